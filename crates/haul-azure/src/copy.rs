@@ -12,7 +12,7 @@ use crate::{
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::{Fault, at};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, Watch, WriteSpec};
 use http::{HeaderMap, Method};
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -28,17 +28,17 @@ const STILL: Duration = Duration::from_secs(600);
 const PART: u64 = 256 << 20;
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Arc<Service>, batch: CopyBatch) -> Vec<Result<Stored>> {
-    let CopyBatch { from, items, progress, .. } = batch;
+pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, .. } = batch;
     let root = match Root::parse(&from) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
-    let (root, progress) = (&root, progress.as_ref());
+    let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())
         .map(|(number, item)| async move {
-            let moved = |bytes| progress.iter().for_each(|progress| (progress.0)(number, bytes));
-            copy_item(service, root, &item, &moved).await
+            let moved = |bytes| watch.copied(number, bytes);
+            copy_item(service, root, &item, watch.log(number), &moved).await
         })
         .buffered(AT_ONCE)
         .collect()
@@ -49,6 +49,7 @@ async fn copy_item(
     service: &Arc<Service>,
     root: &Root,
     item: &CopyItem,
+    log: Option<&dyn LogCopy>,
     moved: &(dyn Fn(u64) + Sync),
 ) -> Result<Stored> {
     const OP: &str = "copy";
@@ -73,7 +74,7 @@ async fn copy_item(
             (Version::new(source.etag), source.size)
         }
     };
-    let copy = Copy { service, item, from: &from, to: &to, version, size };
+    let copy = Copy { service, item, log, from: &from, to: &to, version, size };
     let in_parts = size > service.config.copy_cutoff && !service.whole_copies.load(Relaxed);
     let stored = match in_parts {
         true => copy.in_parts(moved).await?,
@@ -94,6 +95,7 @@ async fn copy_item(
 struct Copy<'a> {
     service: &'a Arc<Service>,
     item: &'a CopyItem,
+    log: Option<&'a dyn LogCopy>,
     from: &'a Place,
     to: &'a Place,
     /// Of the source.
@@ -144,7 +146,7 @@ impl Copy<'_> {
         if source.size != self.size {
             return Err(self.changed());
         }
-        let log = item.log.as_ref().map(|log| &*log.0);
+        let log = self.log;
         let spec = self.spec(source);
         let (blocks, part_size, there) = match self.left(log, &spec).await? {
             Some(left) => left,

@@ -19,8 +19,8 @@ mod upload;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
-    Sent, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, web,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, web,
 };
 use options::Config;
 use service::{Root, Service};
@@ -84,7 +84,6 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         attributes: None,
         concurrency: CONCURRENCY,
         gathers: 0,
-        lanes: Some(lanes.clone()),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let token = match &config.auth {
@@ -147,8 +146,8 @@ impl Store for Azure {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        copy::copy(&self.0, batch).boxed()
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        copy::copy(&self.0, batch, watch).boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -158,6 +157,10 @@ impl Store for Azure {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         change::delete(&self.0, keys).boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -11,6 +11,7 @@ pub async fn fresh(store: &Arc<dyn Store>) -> Result<()> {
     let mut steps = store.list(ListRequest { limit: Some(1), ..ListRequest::all() });
     while let Some(step) = steps.next().await {
         match step {
+            Listed::Vanished(_) => {}
             Listed::Batch(entries) if entries.is_empty() => {}
             Listed::Batch(_) => {
                 let message = format!("{} holds something already: run it again", store.locator());
@@ -46,7 +47,7 @@ pub async fn clear(bench: &Bench, written: Vec<Key>) -> Result<()> {
             }
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => {}
             Listed::Failed { error, .. } => keep(Err(error)),
-            Listed::End => {}
+            Listed::Vanished(_) | Listed::End => {}
         }
     }
     delete(store, files, &mut keep).await;

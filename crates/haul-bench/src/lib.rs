@@ -154,6 +154,8 @@ pub enum Ended {
 pub struct Measured {
     /// By size, up before down.
     pub sweeps: Vec<Sweep>,
+    /// Those that ended before their first measurement.
+    pub unmeasured: Vec<Sweep>,
     /// Bytes sent to the store.
     pub sent: u64,
     /// Bytes that came back, each compared with what was sent.

@@ -10,7 +10,7 @@ use futures::{
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Body, Caps, Changed, CopyBatch, Late, ListRequest, Part, PartLimits, Payload, Read, Store, Stored, Unpublished,
-    Upload, WriteSpec,
+    Upload, Watch, WriteSpec,
 };
 use std::{
     fmt,
@@ -155,7 +155,6 @@ impl MadeStore {
             attributes: None,
             // More than any network store suits, so that the measured one decides.
             concurrency: 4096,
-            lanes: None,
             copy_batch: 1,
             gathers: 0,
             relays: false,
@@ -221,7 +220,7 @@ impl Store for MadeStore {
         Box::pin(ready(Ok(())))
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         Box::pin(ready(batch.items.iter().map(|_| unsupported("copy")).collect()))
     }
 

@@ -87,7 +87,7 @@ pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: 
             stop.cancel();
         }
     });
-    let lanes = store.caps().lanes.as_ref();
+    let lanes = store.lanes();
     if let Some(lanes) = lanes {
         // Each measurement begins as a run of its own would.
         lanes.pin(order.at_once);

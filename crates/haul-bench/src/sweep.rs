@@ -121,7 +121,10 @@ impl Run<'_> {
             }
             self.auto(lane, &mut place).await?;
         }
-        self.measured.sweeps.extend(lanes.into_iter().filter_map(Lane::into_sweep));
+        let (empty, measured) =
+            lanes.into_iter().map(Lane::into_sweep).partition(|sweep: &Sweep| sweep.points.is_empty());
+        self.measured.unmeasured.extend::<Vec<_>>(empty);
+        self.measured.sweeps.extend::<Vec<_>>(measured);
         Ok(())
     }
 
@@ -265,9 +268,8 @@ impl Lane {
         self.sweep.points.push(point);
     }
 
-    /// What was measured; `None` for nothing.
-    fn into_sweep(self) -> Option<Sweep> {
-        let ended = self.ended.unwrap_or(Ended::Most);
-        (!self.sweep.points.is_empty()).then_some(Sweep { ended, ..self.sweep })
+    /// What was measured, and why it went no further.
+    fn into_sweep(self) -> Sweep {
+        Sweep { ended: self.ended.unwrap_or(Ended::Most), ..self.sweep }
     }
 }

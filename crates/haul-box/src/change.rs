@@ -4,7 +4,6 @@
 use crate::{
     error,
     facts::{FIELDS, Item, ids, time},
-    list,
     service::{Root, Service, folds},
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
@@ -220,7 +219,7 @@ async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
     };
     let full = || Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key);
     if key.is_root() && service.root.is_base() {
-        if !list::items(service, &id).await.map_err(|refused| refused.at(OP, key))?.is_empty() {
+        if !service.items(&id).await.map_err(|refused| refused.at(OP, key))?.is_empty() {
             return Err(full());
         }
         let why = "a folder that was named by its id alone isn't deleted";

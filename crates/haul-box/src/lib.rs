@@ -5,6 +5,7 @@
 //! Names that differ by case alone are one on the service: a write to one never replaces the other. Nothing is retried here.
 
 mod change;
+mod downloads;
 mod error;
 mod facts;
 mod list;
@@ -18,8 +19,8 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::Api;
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
-    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree, web,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree, web,
 };
 use options::Config;
 use service::{Root, Service};
@@ -65,7 +66,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         deletes_version: true,
         case_insensitive: true,
         concurrency: CONCURRENCY,
-        ..web::caps(api.lanes.clone())
+        ..web::caps()
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     Ok(Arc::new(Cloud(Arc::new(Service::new(config, root, api, caps, locator)))))
@@ -107,16 +108,14 @@ impl Store for Cloud {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, progress, .. } = batch;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, .. } = batch;
         let (from, service) = (Arc::new(Root::parse(&from)), self.0.clone());
         let copies = items.into_iter().enumerate().map(move |(number, item)| {
-            let (from, progress, service) = (from.clone(), progress.clone(), service.clone());
+            let (from, watch, service) = (from.clone(), watch.clone(), service.clone());
             async move {
                 let stored = change::copy(&service, from.as_ref().as_ref(), &item).await?;
-                if let Some(progress) = progress {
-                    (progress.0)(number, stored.size);
-                }
+                watch.copied(number, stored.size);
                 Ok(stored)
             }
         });
@@ -137,6 +136,10 @@ impl Store for Cloud {
             async move { change::delete(&service, &key, version.as_ref()).await }
         });
         stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.api.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -1,48 +1,18 @@
 //! What the service says of folders and files.
 
 use crate::{
-    facts::{FIELDS, Item, whole},
+    facts::{Item, whole},
     service::Service,
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
-use haul_net::Fault;
-use haul_oauth::{Call, Refusal};
 use haul_store::{
     Space,
     tree::{Folders, Found, Wanted, is_odd},
-    web,
 };
 use http::Method;
 use serde::Deserialize;
-use std::{collections::HashSet, sync::Arc};
-
-/// One page of a listing.
-#[derive(Deserialize)]
-struct Page {
-    entries: Vec<Item>,
-    next_marker: Option<String>,
-}
-
-/// All that is in a folder.
-pub async fn items(service: &Service, id: &str) -> Refusal<Vec<Item>> {
-    let base = format!("/folders/{id}/items?limit={}&usemarker=true&fields={FIELDS}", service.config.list_chunk);
-    let (mut all, mut path, mut seen) = (Vec::new(), base.clone(), HashSet::new());
-    loop {
-        let call: Call = service.call("ListItems", Method::GET, &path);
-        let page: Page = service.api.json(&call).await?;
-        all.extend(page.entries);
-        match page.next_marker.filter(|marker| !marker.is_empty()) {
-            None => return Ok(all),
-            Some(marker) => {
-                path = format!("{base}&marker={}", web::encoded(marker.as_bytes()));
-                if !seen.insert(marker) {
-                    return Err(Fault::broken("the service's listing does not advance").into());
-                }
-            }
-        }
-    }
-}
+use std::sync::Arc;
 
 /// The folders of an account, one a directory.
 pub struct Directories(pub Arc<Service>);
@@ -61,7 +31,7 @@ impl Folders for Directories {
 /// All that is in a directory.
 pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
     let id = service.dir(dir, "list").await?;
-    items(service, &id).await.map_err(|refused| match refused.fault.kind {
+    service.items(&id).await.map_err(|refused| match refused.fault.kind {
         ErrorKind::NotFound => {
             service.forget_folder(dir);
             if dir.is_root() { service.no_root("list") } else { refused.at("list", dir) }

@@ -1,6 +1,5 @@
 //! The options of a section `type = box`. Names and meanings are rclone's, but for `hard_delete` and `endpoint`.
 
-use crate::upload;
 use haul_core::{
     Error, ErrorKind, Result,
     encoding::Encoding,
@@ -12,6 +11,10 @@ use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
 
+/// The service takes no smaller file in parts.
+pub const LEAST: u64 = 20_000_000;
+/// The most that goes by one request.
+pub const SINGLE: u64 = 50 << 20;
 const ENCODING: &str = "Slash,BackSlash,Del,Ctl,RightSpace,InvalidUtf8,Dot";
 const TOKEN_URL: &str = "https://api.box.com/oauth2/token";
 /// A claim is good for a minute at most.
@@ -184,9 +187,9 @@ impl Config {
         let option = |name: &str| of(request, name);
         let or = |name: &str, default: &str| Some(option(name)).filter(|v| !v.is_empty()).unwrap_or(default.to_owned());
         let upload_cutoff = match &*option("upload_cutoff") {
-            "" => upload::SINGLE,
+            "" => SINGLE,
             typed => match parse_size(typed) {
-                Ok(Size::Bytes(size)) if size >= upload::LEAST => size.min(upload::SINGLE),
+                Ok(Size::Bytes(size)) if size >= LEAST => size.min(SINGLE),
                 _ => return Err(invalid(format!("upload_cutoff = {typed:?}: use a size from 20M to 50Mi"))),
             },
         };

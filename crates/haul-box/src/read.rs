@@ -1,67 +1,23 @@
 //! Reading: the file's facts say which version it is, and the service where its content is, at an address that is good without our token.
 
-use crate::{facts::ids, service::Service};
+use crate::{
+    downloads::{Address, LASTS},
+    facts::ids,
+    service::Service,
+};
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry, Version};
+use haul_core::{Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::Fault;
 use haul_oauth::{Call, Refusal, Refused};
 use haul_store::{Body, Direction, Read, web};
 use http::{Method, StatusCode, header};
 use std::{
-    collections::HashMap,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex as Waiting;
 
-/// For how long an address is used again: long enough for the pieces of a large file to come by one.
-const LASTS: Duration = Duration::from_secs(60);
-/// Addresses that are kept; twice as many while they are all in use.
-const KEPT: usize = 256;
 /// When the service says to come back and not when.
 const SOON: Duration = Duration::from_secs(5);
-
-/// Addresses of contents that were read a moment ago, by version. Who asks for one lets the others wait: pieces of a large file are asked
-/// for at once.
-#[derive(Debug, Default)]
-pub struct Downloads(Mutex<HashMap<Version, Slot>>);
-
-type Slot = Arc<Waiting<Option<Address>>>;
-
-#[derive(Clone, Debug)]
-struct Address {
-    url: String,
-    entry: Entry,
-    since: Instant,
-}
-
-impl Downloads {
-    fn locked(&self) -> MutexGuard<'_, HashMap<Version, Slot>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn slot(&self, version: &Version) -> Slot {
-        let mut kept = self.locked();
-        if kept.len() >= KEPT && !kept.contains_key(version) {
-            // What nobody holds and is old, or was never found.
-            let is_good = |slot: &Slot| match slot.try_lock() {
-                Ok(address) => address.as_ref().is_some_and(|address| address.since.elapsed() < LASTS),
-                Err(_) => true,
-            };
-            kept.retain(|_, slot| is_good(slot));
-        }
-        if kept.len() >= 2 * KEPT {
-            return Slot::default();
-        }
-        kept.entry(version.clone()).or_default().clone()
-    }
-
-    /// The content of a file is another from now on.
-    pub fn forget(&self, id: &str) {
-        self.locked().retain(|version, _| ids(version).is_none_or(|(known, _)| known != id));
-    }
-}
 
 fn changed(key: &Key) -> Error {
     Error::new(ErrorKind::Changed, "read", "changed since it was listed").with_key(key)

@@ -1,16 +1,15 @@
 //! What requests need: where keys are, ids of folders that are known, who has a name.
 
 use crate::{
+    downloads::Downloads,
     error::{self, Taken},
     facts::{FIELDS, Item},
-    list,
     options::Config,
-    read::Downloads,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal, Refused};
-use haul_store::{Caps, ids::Ids, tree::is_odd};
+use haul_store::{Caps, ids::Ids, tree::is_odd, web};
 use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,6 +18,13 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+/// One page of a listing.
+#[derive(Deserialize)]
+struct Page {
+    entries: Vec<Item>,
+    next_marker: Option<String>,
+}
 
 /// The service's limit for a name, in characters.
 const LONGEST: usize = 255;
@@ -160,10 +166,30 @@ impl Service {
         }
     }
 
+    /// All that is in a folder.
+    pub async fn items(&self, id: &str) -> Refusal<Vec<Item>> {
+        let base = format!("/folders/{id}/items?limit={}&usemarker=true&fields={FIELDS}", self.config.list_chunk);
+        let (mut all, mut path, mut seen) = (Vec::new(), base.clone(), HashSet::new());
+        loop {
+            let call: Call = self.call("ListItems", Method::GET, &path);
+            let page: Page = self.api.json(&call).await?;
+            all.extend(page.entries);
+            match page.next_marker.filter(|marker| !marker.is_empty()) {
+                None => return Ok(all),
+                Some(marker) => {
+                    path = format!("{base}&marker={}", web::encoded(marker.as_bytes()));
+                    if !seen.insert(marker) {
+                        return Err(Fault::broken("the service's listing does not advance").into());
+                    }
+                }
+            }
+        }
+    }
+
     /// The same by what is listed.
     async fn look(&self, parent: &str, name: &str) -> Refusal<Option<Taken>> {
         let folded = name.to_lowercase();
-        let items = list::items(self, parent).await?;
+        let items = self.items(parent).await?;
         let found = items.into_iter().find(|item| item.name.to_lowercase() == folded);
         Ok(found.map(|item| Taken { is_folder: !item.is_file(), id: item.id }))
     }

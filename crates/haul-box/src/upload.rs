@@ -6,6 +6,7 @@ use crate::{
     change::{self, matching},
     error,
     facts::{FIELDS, Item, ids, time},
+    options::LEAST,
     service::{Service, folds},
     whole::{Marked, Whole, is_mark},
 };
@@ -35,10 +36,6 @@ use tokio::sync::{OnceCell, watch};
 pub const PART: u64 = 8 << 20;
 /// The largest that it was seen to say.
 pub const LARGEST: u64 = 64 << 20;
-/// The service takes no smaller file in parts.
-pub const LEAST: u64 = 20_000_000;
-/// The most that goes by one request.
-pub const SINGLE: u64 = 50 << 20;
 /// What comes from a pipe waits in memory up to this size: a session must be told the size before its first bytes.
 const WAITS: u64 = 64 << 20;
 /// Pieces of one part that are sent at once.

@@ -9,7 +9,7 @@ use futures::{
 };
 use haul_core::{Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, CopyBatch, Deltas, Encrypted, Inodes, ListRequest, Read, Resumable, Store, Stored, Upload, WriteSpec,
+    Admin, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Store, Stored, Upload, Watch, WriteSpec,
 };
 use std::{ops::Range, sync::Arc};
 
@@ -68,8 +68,8 @@ impl Store for Named {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        self.inner.copy(batch)
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.inner.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -78,6 +78,10 @@ impl Store for Named {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         self.inner.delete(keys)
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

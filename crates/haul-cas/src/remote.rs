@@ -305,6 +305,7 @@ async fn page(store: &Arc<dyn Store>, after: Option<Key>) -> Result<(Vec<Entry>,
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(batch) => entries.extend(batch),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok((entries, true)),
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok((Vec::new(), true)),
             Listed::Failed { error, .. } => return Err(error),
@@ -330,6 +331,7 @@ pub async fn each(store: &Arc<dyn Store>, request: ListRequest, mut take: impl F
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(batch) => batch.into_iter().for_each(&mut take),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(()),
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => absent = true,
             Listed::Failed { error, .. } => return Err(error),

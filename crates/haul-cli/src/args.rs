@@ -37,7 +37,7 @@ struct Flag {
 }
 
 /// What to type for commands of other programs that haul doesn't have.
-const OTHER_NAMES: [(&str, &str); 12] = [
+const OTHER_NAMES: [(&str, &str); 11] = [
     ("cp", "use copy, or copyto to give a file a new name"),
     ("mv", "use move, or moveto to give a file a new name"),
     ("rm", "use deletefile for one file, delete for the files in a path, purge for a whole directory"),
@@ -46,10 +46,39 @@ const OTHER_NAMES: [(&str, &str); 12] = [
     ("nfsmount", RCLONE),
     ("serve", RCLONE),
     ("bisync", RCLONE),
-    ("dedupe", RCLONE),
     ("backend", RCLONE),
     ("rc", RCLONE),
     ("rcd", RCLONE),
+];
+
+/// Commands of dvc that `haul dvc` leaves to it.
+const OF_DVC: [&str; 26] = [
+    "cache",
+    "commit",
+    "config",
+    "dag",
+    "destroy",
+    "diff",
+    "du",
+    "exp",
+    "freeze",
+    "get",
+    "get-url",
+    "import",
+    "import-url",
+    "init",
+    "install",
+    "list",
+    "ls",
+    "metrics",
+    "move",
+    "params",
+    "plots",
+    "remote",
+    "remove",
+    "repro",
+    "stage",
+    "update",
 ];
 
 const RCLONE: &str = "haul doesn't have it; rclone does, with the same remotes";
@@ -180,6 +209,9 @@ impl<'a> Line<'a> {
             return Err(Usage(format!("unknown command {name:?} ({instead})")));
         }
         let names = self.current.get_subcommands().map(|c| c.get_name());
+        if self.current.get_name() == "dvc" && OF_DVC.contains(&&*name) {
+            return Err(Usage(format!("haul dvc has no {name}: use dvc {name}, which works in the same repository")));
+        }
         let near = nearest(&name, names).map_or("see haul help".into(), |n| format!("did you mean {n}?"));
         let parent = if self.is_root { String::new() } else { format!(" of haul {}", self.current.get_name()) };
         Err(Usage(format!("unknown command {name:?}{parent} ({near})")))
@@ -480,6 +512,7 @@ mod tests {
             ("cp x y", "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),
             ("mount x y", "unknown command \"mount\" (haul doesn't have it; rclone does, with the same remotes)"),
             ("obscur x", "unknown command \"obscur\" (did you mean obscure?)"),
+            ("dvc repro", "haul dvc has no repro: use dvc repro, which works in the same repository"),
             ("config shwo", "unknown command \"shwo\" of haul config (did you mean show?)"),
             ("obscure x --transfers", "--transfers needs a value"),
             ("obscure --checksum=maybe x", "--checksum \"maybe\": it must be true or false"),

@@ -44,7 +44,7 @@ pub const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Create and delete",
-        &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "cleanup", "settier"],
+        &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "dedupe", "cleanup", "settier"],
     ),
     ("Jobs of many machines, and interrupted ones", &["fleet", "jobs", "resume"]),
     ("Versions of data", &["snapshot", "dvc"]),
@@ -79,7 +79,10 @@ pub const COMMON: [(&[&str], &[&str]); 4] = [
         &["ls", "lsl", "lsd", "lsf", "lsjson", "tree", "size", "ncdu", "cat", "hashsum", "md5sum", "sha1sum"],
         &["include", "exclude", "max-depth", "min-size", "max-age", "fast-list"],
     ),
-    (&["delete", "purge", "rmdirs", "cleanup", "touch"], &["dry-run", "interactive", "include", "exclude", "min-age"]),
+    (
+        &["delete", "purge", "rmdirs", "dedupe", "cleanup", "touch"],
+        &["dry-run", "interactive", "include", "exclude", "min-age"],
+    ),
 ];
 
 /// The tree with its first page in groups, and with the common flags below each command's own.

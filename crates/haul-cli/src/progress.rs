@@ -154,6 +154,7 @@ impl Progress {
         let Some(report) = report else { return };
         let mut counts = self.lock().counts.clone();
         counts.take(report);
+        counts.over = true;
         counts.lanes = summary::lanes(&self.roads.all());
         let nothing_to_tell = report.is_ok() || counts.listed == 0 && counts.bytes == 0;
         if !self.look.summary && nothing_to_tell {

@@ -41,6 +41,8 @@ pub struct Counts {
     pub resumed: u64,
     /// Nothing is done, so nothing has a speed.
     pub dry_run: bool,
+    /// The job has ended: nothing is awaited any more.
+    pub over: bool,
     /// Speeds are shown in bits (`--stats-unit`).
     pub bits: bool,
     /// Bytes a second lately; `None` for the average.
@@ -162,11 +164,11 @@ impl Counts {
         self.speed.unwrap_or(if secs > 0.0 { moved as f64 / secs } else { 0.0 })
     }
 
-    /// Time until everything known of is moved; `None` where nothing is left or nothing moves.
+    /// Time until everything known of is moved; `None` where nothing is left or nothing moves any more.
     fn left(&self, elapsed: Duration) -> Option<Duration> {
         let left = self.total_bytes.saturating_sub(self.bytes);
         let speed = self.speed(elapsed);
-        (left > 0 && speed >= 1.0).then(|| Duration::from_secs((left as f64 / speed) as u64))
+        (left > 0 && speed >= 1.0 && !self.over).then(|| Duration::from_secs((left as f64 / speed) as u64))
     }
 }
 

@@ -125,6 +125,7 @@ impl Join {
                 return seen.take(entries).map_err(|(before, now)| OutOfOrder { side, before, now });
             }
             Listed::Failed { lost, .. } => seen.lost.push(lost),
+            Listed::Vanished(_) => {}
             Listed::End => seen.ended = true,
         }
         Ok(())

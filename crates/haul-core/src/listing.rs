@@ -16,6 +16,10 @@ pub enum Listed {
         /// Why. `Hidden` is no failure: the range was left out on purpose though something is in it.
         error: Error,
     },
+    /// A name that was listed, and was no longer there when it was asked about or opened; told before the end, among what
+    /// comes. Whoever must know whether it saw all looks again: a file that is renamed while its directory is listed may be
+    /// seen under neither name. Stores whose listing is one answer have nothing to tell.
+    Vanished(Key),
     /// Everything else was seen.
     End,
 }

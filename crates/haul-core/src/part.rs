@@ -94,6 +94,8 @@ impl KeyRange {
                 }
                 (Listed::Failed { lost, error }, false)
             }
+            // Looking twice where nothing of the range is costs little.
+            Listed::Vanished(key) => (Listed::Vanished(key), false),
             Listed::End => (Listed::End, true),
         }
     }

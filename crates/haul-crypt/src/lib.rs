@@ -25,8 +25,8 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, ListRequest, OpenRequest, Progress, Read, Resumable,
-    Resumed, Sealed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, offered, tree,
+    Admin, Caps, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, Lanes, ListRequest, OpenRequest, Read, Resumable,
+    Resumed, Sealed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, offered, tree,
 };
 use names::{Mode, Names};
 use std::{
@@ -133,7 +133,7 @@ impl Service {
         })
     }
 
-    async fn copy(&self, batch: CopyBatch) -> Vec<Result<Stored>> {
+    async fn copy(&self, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
         let place = batch.from.split_first_chunk::<8>().and_then(|(len, rest)| {
             rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX))
         });
@@ -142,24 +142,24 @@ impl Service {
             return batch.items.iter().map(|_| wrong()).collect();
         };
         let mut answers: Vec<Option<Result<Stored>>> = Vec::with_capacity(batch.items.len());
-        let (mut items, mut sizes) = (Vec::new(), Vec::new());
-        for item in &batch.items {
+        let (mut items, mut sizes, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, item) in batch.items.iter().enumerate() {
             match self.copied(from, item) {
                 Ok(hidden) => {
                     answers.push(None);
                     sizes.push(item);
+                    numbers.push(number);
                     items.push(hidden);
                 }
                 Err(error) => answers.push(Some(Err(error))),
             }
         }
-        // Numbers of items are those of this batch only if none was left out.
-        let progress = batch.progress.filter(|_| items.len() == answers.len()).map(|progress| match self.content {
-            Some(_) => plain_progress(progress, &batch.items),
-            None => progress,
-        });
-        let inner = CopyBatch { from: place.into(), items, progress, links: batch.links };
-        let copied = self.inner.copy(inner).await;
+        let watch = match self.content {
+            Some(_) => plain_progress(&watch, numbers, &batch.items),
+            None => watch.of(numbers),
+        };
+        let inner = CopyBatch { from: place.into(), items, links: batch.links };
+        let copied = self.inner.copy(inner, watch).await;
         let mut copied = copied.into_iter().zip(sizes).map(|(answer, item)| match answer {
             Ok(stored) if self.content.is_some() => {
                 let size = content::plain_size(stored.size).unwrap_or(item.size);
@@ -227,18 +227,19 @@ impl Service {
 }
 
 /// Tells of plain bytes what is told of encrypted ones.
-fn plain_progress(progress: Progress, items: &[CopyItem]) -> Progress {
+fn plain_progress(watch: &Watch, numbers: Vec<usize>, items: &[CopyItem]) -> Watch {
     let copied: Vec<(AtomicU64, u64)> = items.iter().map(|item| (AtomicU64::new(0), item.size)).collect();
     let plain = |sealed: u64, size: u64| match sealed >= content::sealed_size(size) {
         true => size,
         false => sealed.min(size),
     };
-    Progress(Arc::new(move |number, bytes| {
+    let told = watch.clone();
+    watch.through(numbers, move |number, bytes| {
         let Some((copied, size)) = copied.get(number) else { return };
         let before = copied.fetch_add(bytes, Ordering::Relaxed);
         let more = plain(before + bytes, *size) - plain(before, *size);
-        (progress.0)(number, more);
-    }))
+        told.copied(number, more);
+    })
 }
 
 /// Encrypted files on another store.
@@ -288,8 +289,8 @@ impl Store for Crypt {
         .boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        async move { self.0.copy(batch).await }.boxed()
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        async move { self.0.copy(batch, watch).await }.boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -303,6 +304,10 @@ impl Store for Crypt {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         async move { self.0.delete(keys).await }.boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.0.inner.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

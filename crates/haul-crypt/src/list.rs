@@ -55,6 +55,7 @@ impl Service {
                 }
                 // What can't be listed has no plain name, so the directory isn't known as a whole.
                 Listed::Failed { error, .. } => return Err(error),
+                Listed::Vanished(_) => {}
                 Listed::End => {
                     if found.is_empty() && foreign == 0 && self.caps.dirs && !hidden.is_root() {
                         // A listing doesn't tell what is missing from what is empty.

@@ -9,10 +9,10 @@ use crate::{
 use futures::{StreamExt, stream};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};
 use haul_net::at;
-use haul_oauth::{Refusal, google::Shown as _, plain};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
+use haul_oauth::{google::Shown as _, plain};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch};
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// See [`haul_store::Store::make_dir`].
 pub async fn make_dir(service: &Service, key: &Key) -> Result<String> {
@@ -37,12 +37,6 @@ pub async fn empty_trash(service: &Service, dry_run: bool) -> Result<Vec<Key>> {
     Ok(found)
 }
 
-/// Changes facts of a file.
-pub async fn patch(service: &Service, id: &str, query: &[(&str, &str)], facts: &Value) -> Refusal<File> {
-    let query = [query, &[("fields", FIELDS)]].concat();
-    service.api.json(&service.call("UpdateFile", Method::PATCH, &format!("/files/{id}"), &query).json(facts)).await
-}
-
 /// See [`haul_store::Store::set_meta`].
 pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Result<()> {
     const OP: &str = "set_meta";
@@ -55,21 +49,7 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
     };
     let untellable = || Error::new(ErrorKind::Invalid, OP, "no such time can be kept").with_key(key);
     let facts = json!({ "modifiedTime": time(mtime).ok_or_else(untellable)? });
-    plain(patch(service, &id, &[], &facts).await).map(|_| ()).map_err(at(OP, key))
-}
-
-/// Takes a file away: into the trash, unless the user wants none.
-pub async fn remove(service: &Service, id: &str) -> Refusal<()> {
-    let done = if service.config.use_trash {
-        patch(service, id, &[], &json!({ "trashed": true })).await.map(|_| ())
-    } else {
-        let call = service.call("DeleteFile", Method::DELETE, &format!("/files/{id}"), &[]);
-        service.api.ask(&call).await.map(|_| ())
-    };
-    match done {
-        Err(refused) if refused.fault.status == 404 => Ok(()),
-        other => other,
-    }
+    plain(service.patch(&id, &[], &facts).await).map(|_| ()).map_err(at(OP, key))
 }
 
 /// See [`haul_store::Store::delete`].
@@ -87,7 +67,7 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
     if version.is_some() && version != file.version().as_ref() {
         return Err(changed());
     }
-    plain(remove(service, file.named()).await).map_err(at(OP, key))
+    plain(service.remove(file.named()).await).map_err(at(OP, key))
 }
 
 async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
@@ -122,22 +102,20 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
             return Err(Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key));
         }
     }
-    let done = plain(remove(service, &named).await).map_err(at(OP, key));
+    let done = plain(service.remove(&named).await).map_err(at(OP, key));
     service.dirs.forget(key);
     done
 }
 
 /// See [`haul_store::Store::copy`].
-pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
-    let CopyBatch { from, items, progress, .. } = batch;
-    let (root, progress) = (Root::parse(&from), progress.as_ref());
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, .. } = batch;
+    let (root, watch) = (Root::parse(&from), &watch);
     let root = &root;
     stream::iter(items.into_iter().enumerate())
         .map(|(number, item)| async move {
             let stored = copy_item(service, root.as_ref(), &item).await?;
-            if let Some(progress) = progress {
-                (progress.0)(number, stored.size);
-            }
+            watch.copied(number, stored.size);
             Ok(stored)
         })
         .buffered(AT_ONCE)
@@ -208,7 +186,7 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
     let made = if item.how == CopyHow::Rename && source.via.is_empty() {
         let old = source.parents.first().map(String::as_str).unwrap_or_default();
         let query: &[_] = if old == parent { &[] } else { &[("addParents", &*parent), ("removeParents", old)] };
-        plain(patch(service, &source.id, query, &facts).await).map_err(at("move", &item.to))?
+        plain(service.patch(&source.id, query, &facts).await).map_err(at("move", &item.to))?
     } else {
         let id = service.new_id(&item.to).await?;
         (facts["id"], facts["parents"]) = (id.as_str().into(), json!([parent]));
@@ -228,10 +206,10 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
     };
     // There was a file of this name: for a moment there are two, never none.
     if let Some(before) = before {
-        plain(remove(service, before.named()).await).map_err(at(OP, &item.to))?;
+        plain(service.remove(before.named()).await).map_err(at(OP, &item.to))?;
     }
     if item.how == CopyHow::Rename && !source.via.is_empty() {
-        plain(remove(service, &source.via).await).map_err(at("move", &item.from))?;
+        plain(service.remove(&source.via).await).map_err(at("move", &item.from))?;
     }
     Ok(stored)
 }

@@ -1,106 +1,17 @@
 //! Google's own documents (Docs, Sheets, Slides, Drawings). They have no bytes: each is shown as a file of the first of the user's formats
 //! that Google makes of it, and how long that is isn't known before it is made.
 
-use crate::{facts::File, service::Service};
+use crate::{facts::File, formats::Format, service::Service};
 use bytes::Bytes;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_net::{Fault, Reply, Tried};
 use haul_oauth::{Call, google::is_at};
 use haul_store::Direction;
 use http::{Method, StatusCode};
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-};
 use url::Url;
 
-/// What a document can be shown as.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Format {
-    /// What is added to its name, behind a dot.
-    pub ending: &'static str,
-    mime: &'static str,
-}
-
-/// Google's list of what it exports, by endings.
-const FORMATS: &[Format] = &[
-    Format { ending: "csv", mime: "text/csv" },
-    Format { ending: "docx", mime: "application/vnd.openxmlformats-officedocument.wordprocessingml.document" },
-    Format { ending: "epub", mime: "application/epub+zip" },
-    Format { ending: "html", mime: "text/html" },
-    Format { ending: "jpg", mime: "image/jpeg" },
-    Format { ending: "json", mime: "application/vnd.google-apps.script+json" },
-    Format { ending: "md", mime: "text/markdown" },
-    Format { ending: "odp", mime: "application/vnd.oasis.opendocument.presentation" },
-    Format { ending: "ods", mime: "application/x-vnd.oasis.opendocument.spreadsheet" },
-    Format { ending: "odt", mime: "application/vnd.oasis.opendocument.text" },
-    Format { ending: "pdf", mime: "application/pdf" },
-    Format { ending: "png", mime: "image/png" },
-    Format { ending: "pptx", mime: "application/vnd.openxmlformats-officedocument.presentationml.presentation" },
-    Format { ending: "rtf", mime: "application/rtf" },
-    Format { ending: "svg", mime: "image/svg+xml" },
-    Format { ending: "tsv", mime: "text/tab-separated-values" },
-    Format { ending: "txt", mime: "text/plain" },
-    Format { ending: "xlsx", mime: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" },
-    Format { ending: "zip", mime: "application/zip" },
-];
-
-/// Bytes of exports that are kept until they are read.
-const KEPT: usize = 64 << 20;
 /// Redirections that are followed.
 const HOPS: usize = 5;
-
-/// Formats by their endings, with commas between.
-///
-/// Errors: `Invalid`, naming one that isn't known.
-pub fn formats(typed: &str) -> Result<Vec<&'static Format>> {
-    let endings = typed.split(',').map(|ending| ending.trim().trim_start_matches('.')).filter(|e| !e.is_empty());
-    let known = |ending: &str| {
-        let unknown = || {
-            let all: Vec<_> = FORMATS.iter().map(|format| format.ending).collect();
-            let message = format!("export_formats = {ending:?}: use some of {}", all.join(","));
-            Error::new(ErrorKind::Invalid, "open", message)
-        };
-        by_ending(&ending.to_lowercase()).ok_or_else(unknown)
-    };
-    endings.map(known).collect()
-}
-
-/// The format of an ending.
-pub fn by_ending(ending: &str) -> Option<&'static Format> {
-    FORMATS.iter().find(|format| format.ending == ending)
-}
-
-/// What a document is shown as; `None` where Google makes none of the formats of it.
-pub fn format_of(formats: &[&'static Format], file: &File) -> Option<&'static Format> {
-    formats.iter().copied().find(|format| file.export_links.contains_key(format.mime))
-}
-
-/// Exports that were made to learn how long they are.
-#[derive(Debug, Default)]
-pub struct Exports(Mutex<VecDeque<(Version, Bytes)>>);
-
-impl Exports {
-    /// The latest stays in any case.
-    fn keep(&self, version: &Version, bytes: &Bytes) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(of, _)| of != version);
-        kept.push_back((version.clone(), bytes.clone()));
-        while kept.len() > 1 && kept.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() > KEPT {
-            kept.pop_front();
-        }
-    }
-
-    /// One that is read as a whole isn't kept any longer.
-    fn get(&self, version: &Version, whole: bool) -> Option<Bytes> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().position(|(of, _)| of == version)?;
-        match whole {
-            true => kept.remove(at).map(|(_, bytes)| bytes),
-            false => kept.get(at).map(|(_, bytes)| bytes.clone()),
-        }
-    }
-}
 
 /// A document as a file, and its bytes: those that a question for its size has left, or new ones.
 ///
@@ -174,36 +85,4 @@ async fn by_link(service: &Service, file: &File, format: &Format, key: &Key, op:
 
 fn is_googles(service: &Service, link: &str) -> bool {
     is_at(link, "https://docs.google.com") || is_at(link, &service.config.endpoint)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_format_that_there_is() {
-        let of = |typed: &str| formats(typed).map(|all| all.iter().map(|f| f.ending).collect::<Vec<_>>());
-        assert_eq!(of("docx, .XLSX,").unwrap(), ["docx", "xlsx"]);
-        assert!(of("").unwrap().is_empty());
-        let error = of("docx,doc").unwrap_err();
-        assert!(error.message().starts_with("export_formats = \"doc\": use some of csv,docx,"), "{error}");
-        let links = ["application/pdf", "text/plain"].map(|mime| (mime.to_owned(), String::new()));
-        let file = File { export_links: links.into(), ..File::default() };
-        assert_eq!(format_of(&formats("docx,txt,pdf").unwrap(), &file).unwrap().ending, "txt");
-        assert!(format_of(&formats("docx").unwrap(), &file).is_none());
-    }
-
-    #[test]
-    fn exports_are_kept_up_to_a_bound() {
-        let exports = Exports::default();
-        let version = |n: u8| Version::new([n]);
-        for n in 0..5 {
-            exports.keep(&version(n), &Bytes::from(vec![n; KEPT / 3]));
-        }
-        assert!(exports.get(&version(0), false).is_none());
-        assert_eq!(exports.get(&version(4), false).unwrap()[0], 4);
-        assert!(exports.get(&version(4), true).is_some() && exports.get(&version(4), true).is_none());
-        exports.keep(&version(9), &Bytes::from(vec![9; KEPT + 1]));
-        assert!(exports.get(&version(9), false).is_some() && exports.get(&version(3), false).is_none());
-    }
 }

@@ -1,6 +1,6 @@
 //! What the service tells of a file.
 
-use crate::documents::{Format, by_ending};
+use crate::formats::{Format, by_ending};
 use haul_core::{Algo, Entry, Hashes, Key, Mtime, Version, hash::from_hex};
 use haul_oauth::google::Shown;
 use serde::Deserialize;
@@ -69,6 +69,11 @@ impl File {
     /// Edited in a browser: it has no bytes.
     pub fn is_document(&self) -> bool {
         self.mime_type.starts_with(GOOGLES) && !self.is_folder() && !self.is_shortcut()
+    }
+
+    /// What a document is shown as; `None` where Google makes none of the formats of it.
+    pub fn format_of(&self, formats: &[&'static Format]) -> Option<&'static Format> {
+        formats.iter().copied().find(|format| self.export_links.contains_key(format.mime))
     }
 
     /// What its name stands for: itself, or the shortcut to it.
@@ -160,6 +165,20 @@ pub fn time(mtime: Mtime) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::formats::formats;
+
+    #[test]
+    fn the_first_format_that_there_is() {
+        let of = |typed: &str| formats(typed).map(|all| all.iter().map(|f| f.ending).collect::<Vec<_>>());
+        assert_eq!(of("docx, .XLSX,").unwrap(), ["docx", "xlsx"]);
+        assert!(of("").unwrap().is_empty());
+        let error = of("docx,doc").unwrap_err();
+        assert!(error.message().starts_with("export_formats = \"doc\": use some of csv,docx,"), "{error}");
+        let links = ["application/pdf", "text/plain"].map(|mime| (mime.to_owned(), String::new()));
+        let file = File { export_links: links.into(), ..File::default() };
+        assert_eq!(file.format_of(&formats("docx,txt,pdf").unwrap()).unwrap().ending, "txt");
+        assert!(file.format_of(&formats("docx").unwrap()).is_none());
+    }
 
     #[test]
     fn times_are_told_to_the_millisecond() {

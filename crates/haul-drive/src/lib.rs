@@ -6,10 +6,14 @@
 mod change;
 mod choose;
 mod documents;
+mod doubles;
 mod error;
+mod exports;
 mod facts;
+mod formats;
 mod gather;
 mod list;
+mod login;
 mod options;
 mod read;
 mod service;
@@ -19,14 +23,14 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream
 use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
-    Admin, Caps, Changed, CopyBatch, Direction, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
-    Sent, Space, Store, StoreKind, Stored, Upload, WriteSpec, tree,
+    Admin, Caps, Changed, CopyBatch, Direction, Domain, Doubles, Lanes, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Upload, Watch, WriteSpec, tree,
 };
 use options::Config;
 use service::{Root, Service};
 use std::{ops::Range, sync::Arc, time::Duration};
 
-pub use options::PROVIDER;
+pub use login::PROVIDER;
 
 /// The kind.
 pub const KIND: StoreKind = StoreKind { name: "drive", description: "Google Drive", options: options::OPTIONS, open };
@@ -44,7 +48,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let host = config.host();
     let name = format!("drive:{host}:{}", config.who);
     let judge = if config.stop_on_upload_limit { error::judge_stop } else { error::judge };
-    let api = Arc::new(Api::open(&request, &host, &name, Some(config.tokens(&request)?), judge)?);
+    let api = Arc::new(Api::open(&request, &host, &name, Some(login::tokens(&config, &request)?), judge)?);
     for direction in [Direction::Up, Direction::Copy] {
         api.lanes.begin_with(direction, CREATIONS);
     }
@@ -87,7 +91,6 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         attributes: None,
         concurrency: CONCURRENCY,
         gathers: 0,
-        lanes: Some(api.lanes.clone()),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     Ok(Arc::new(Drive(Arc::new(Service::new(config, root, caps, locator, api)))))
@@ -129,8 +132,8 @@ impl Store for Drive {
         async move { change::make_dir(&self.0, &key).await.map(|_| ()) }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        change::copy(&self.0, batch).boxed()
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        change::copy(&self.0, batch, watch).boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -149,12 +152,41 @@ impl Store for Drive {
         stream::iter(deletes).buffered(at_once).collect().boxed()
     }
 
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.api.lanes)
+    }
+
     fn resumable(&self) -> Option<&dyn Resumable> {
         Some(self)
     }
 
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
+    }
+
+    fn doubles(&self) -> Option<&dyn Doubles> {
+        Some(self)
+    }
+}
+
+impl Doubles for Drive {
+    fn all_in(&self, dir: &Key) -> BoxFuture<'_, Result<Vec<Entry>>> {
+        let dir = dir.clone();
+        async move { doubles::all_in(&self.0, &dir).await }.boxed()
+    }
+
+    fn delete_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>> {
+        let entry = entry.clone();
+        async move { doubles::delete_one(&self.0, &entry).await }.boxed()
+    }
+
+    fn rename_one(&self, entry: &Entry, to: &Key) -> BoxFuture<'_, Result<()>> {
+        let (entry, to) = (entry.clone(), to.clone());
+        async move { doubles::rename_one(&self.0, &entry, &to).await }.boxed()
+    }
+
+    fn merge_dirs(&self, dirs: Vec<Entry>) -> BoxFuture<'_, Result<()>> {
+        async move { doubles::merge_dirs(&self.0, &dirs).await }.boxed()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Directories, as the driver of listings asks for them.
 
 use crate::{
-    documents::format_of,
     facts::File,
     gather::Gather,
     service::{Service, doubled},
@@ -61,7 +60,7 @@ impl Folders for Directories {
 /// What is in a directory, by keys.
 async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Vec<Found>> {
     let config = &service.config;
-    let is_left_out = |file: &File| file.is_document() && format_of(&config.exports, file).is_none();
+    let is_left_out = |file: &File| file.is_document() && file.format_of(&config.exports).is_none();
     if !config.skip_gdocs && files.iter().any(is_left_out) {
         DOCUMENTS.call_once(|| {
             tracing::warn!(

@@ -1,42 +1,24 @@
 //! The options of a section `type = drive`. Names and meanings are rclone's.
 
-use crate::documents::{Format, formats};
+use crate::formats::{Format, formats};
 use haul_core::{
     Error, ErrorKind, Result,
     encoding::Encoding,
     units::{Size, parse_size},
 };
-use haul_oauth::{Addresses, Login, Provider, Revoke, ServiceAccount, Tokens, google};
+use haul_oauth::{Addresses, ServiceAccount, google};
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 use std::{collections::BTreeMap, sync::Arc};
 
-const AUTH_URL: &str = "https://accounts.google.com/o/oauth2/auth";
-const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+pub const AUTH_URL: &str = "https://accounts.google.com/o/oauth2/auth";
+pub const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 const ENDPOINT: &str = "https://www.googleapis.com";
 const CHUNK: u64 = 8 << 20;
 /// As rclone has it.
 const EXPORTS: &str = "docx,xlsx,pptx,svg";
 
-/// The log-in of a person.
-pub static PROVIDER: Provider = Provider {
-    kind: "drive",
-    title: "Google",
-    auth_url: AUTH_URL,
-    token_url: TOKEN_URL,
-    scopes: &["https://www.googleapis.com/auth/drive"],
-    adapt: Some(addresses),
-    extra: &[("access_type", "offline"), ("prompt", "consent")],
-    redirect: "http://127.0.0.1:53682/",
-    shows_code: false,
-    device_url: "",
-    pkce: true,
-    rotates: false,
-    revoke: Revoke::Form(google::REVOKE),
-    further: Some(crate::choose::FURTHER),
-    own_id: "at console.cloud.google.com, as a desktop application, with the Google Drive API enabled",
-};
-
-fn addresses(options: &BTreeMap<String, String>) -> Addresses {
+/// Where a person logs in, and what for.
+pub fn addresses(options: &BTreeMap<String, String>) -> Addresses {
     let scope = scopes(options.get("scope").map_or("", |scope| scope));
     Addresses { auth_url: AUTH_URL.to_owned(), token_url: TOKEN_URL.to_owned(), device_url: String::new(), scope }
 }
@@ -166,7 +148,7 @@ pub struct Config {
     pub encoding: Encoding,
     /// Tells accounts apart.
     pub who: String,
-    identity: Option<Arc<ServiceAccount>>,
+    pub identity: Option<Arc<ServiceAccount>>,
 }
 
 impl std::fmt::Debug for Config {
@@ -272,15 +254,5 @@ impl Config {
     /// Host and port of the service.
     pub fn host(&self) -> String {
         self.endpoint.split('/').nth(2).unwrap_or_default().to_owned()
-    }
-
-    /// What gives out tokens.
-    ///
-    /// Errors: those of [`Login::open`].
-    pub fn tokens(&self, request: &OpenRequest) -> Result<Arc<dyn Tokens>> {
-        match &self.identity {
-            Some(identity) => Ok(identity.clone()),
-            None => Ok(Login::open(&PROVIDER, request)?),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Where keys are: ids of directories, kept once they are known, and files by name.
 
 use crate::{
-    documents::{Exports, format_of},
+    exports::Exports,
     facts::{FIELDS, FOLDER, File},
     options::Config,
 };
@@ -12,7 +12,7 @@ use haul_store::{Caps, ids::Ids, tree};
 use http::{HeaderName, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -191,6 +191,26 @@ impl Service {
         }
     }
 
+    /// Changes facts of a file.
+    pub async fn patch(&self, id: &str, query: &[(&str, &str)], facts: &Value) -> Refusal<File> {
+        let query = [query, &[("fields", FIELDS)]].concat();
+        self.api.json(&self.call("UpdateFile", Method::PATCH, &format!("/files/{id}"), &query).json(facts)).await
+    }
+
+    /// Takes a file away: into the trash, unless the user wants none.
+    pub async fn remove(&self, id: &str) -> Refusal<()> {
+        let done = if self.config.use_trash {
+            self.patch(id, &[], &json!({ "trashed": true })).await.map(|_| ())
+        } else {
+            let call = self.call("DeleteFile", Method::DELETE, &format!("/files/{id}"), &[]);
+            self.api.ask(&call).await.map(|_| ())
+        };
+        match done {
+            Err(refused) if refused.fault.status == 404 => Ok(()),
+            other => other,
+        }
+    }
+
     /// Files that a search finds, all of them.
     pub async fn search(&self, query: &str) -> Refusal<Vec<File>> {
         let (size, fields) =
@@ -267,7 +287,7 @@ impl Service {
             }
             None => file,
         };
-        file.format = format_of(&self.config.exports, &file);
+        file.format = file.format_of(&self.config.exports);
         let is_left_out = file.is_document() && file.format.is_none();
         Ok((!is_left_out).then_some(file))
     }

@@ -311,7 +311,7 @@ impl Write {
         {
             // It came after the session began.
             let facts = json!({ "modifiedTime": time });
-            let changed = crate::change::patch(&self.service, &file.id, &[], &facts).await;
+            let changed = self.service.patch(&file.id, &[], &facts).await;
             file = plain(changed).map_err(at("write", &self.key))?;
         }
         self.stored(&file, bytes, &spec.hashes, over).await
@@ -331,7 +331,7 @@ impl Write {
     async fn stored(&self, file: &File, bytes: u64, ours: &Hashes, over: bool) -> Result<Stored> {
         match settled(file, Some(bytes), ours, &self.key) {
             Err(error) if !over => {
-                let gone = crate::change::remove(&self.service, &file.id).await;
+                let gone = self.service.remove(&file.id).await;
                 let left = gone.err().map(|_| "; it could not be removed").unwrap_or_default();
                 Err(self.corrupt(format!("{}{left}", error.message())))
             }

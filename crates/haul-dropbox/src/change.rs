@@ -5,7 +5,7 @@ use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Refused;
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -198,16 +198,14 @@ async fn again(service: &Service, name: &'static str, question: &Value) -> Resul
 }
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
-    let CopyBatch { from, items, progress, .. } = batch;
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, .. } = batch;
     let root = String::from_utf8_lossy(&from).into_owned();
-    let (root, progress) = (&root, progress.as_ref());
+    let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())
         .map(|(number, item)| async move {
             let stored = copy_item(service, root, &item).await?;
-            if let Some(progress) = progress {
-                (progress.0)(number, stored.size);
-            }
+            watch.copied(number, stored.size);
             Ok(stored)
         })
         .buffered(AT_ONCE)

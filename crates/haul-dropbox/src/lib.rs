@@ -17,8 +17,8 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, Login};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
-    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
 use options::Config;
 use service::Service;
@@ -42,7 +42,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let namespace = if of_team { "/" } else { &*config.root_namespace };
     let name = format!("dropbox:{host}:{}:{}:{namespace}", request.remote, config.impersonate);
     let api = Api::open(&request, &host, &name, Some(Login::open(&PROVIDER, &request)?), error::judge)?;
-    let part = config.chunk_size.unwrap_or(upload::BLOCK);
+    let part = config.chunk_size.unwrap_or(options::BLOCK);
     let caps = Caps {
         mtime: Some(Duration::from_secs(1)),
         set_mtime: false,
@@ -57,12 +57,12 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         cheap_reads: false,
         files: false,
         parts: Some(PartLimits {
-            min: upload::BLOCK,
+            min: options::BLOCK,
             max: 144 << 20,
             count: u64::MAX / 2,
             preferred: part,
             chosen: config.chunk_size.is_some(),
-            multiple: upload::BLOCK,
+            multiple: options::BLOCK,
             equal: false,
             waits: false,
             sized: false,
@@ -82,7 +82,6 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         attributes: None,
         concurrency: CONCURRENCY,
         gathers: 1000,
-        lanes: Some(api.lanes.clone()),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let (place, gather, made, claimed) = Default::default();
@@ -139,10 +138,10 @@ impl Store for Dropbox {
         .boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         async move {
             match self.0.ready("copy").await {
-                Ok(()) => change::copy(&self.0, batch).await,
+                Ok(()) => change::copy(&self.0, batch, watch).await,
                 Err(error) => batch.items.iter().map(|_| Err(error.to_report())).collect(),
             }
         }
@@ -163,6 +162,10 @@ impl Store for Dropbox {
             }
         }
         .boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.api.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -215,7 +215,7 @@ async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
         if pruned.as_ref().is_some_and(|dir| key.as_bytes().starts_with(dir.as_bytes())) {
             continue;
         }
-        if key.is_dir() && request.descend.as_ref().is_some_and(|descend| !descend(key.as_bytes())) {
+        if key.is_dir() && !request.descends(key.as_bytes()) {
             pruned = Some(key.clone());
             continue;
         }

@@ -1,6 +1,5 @@
 //! The options of a section `type = dropbox`. Names and meanings are rclone's.
 
-use crate::upload::BLOCK;
 use haul_core::{
     Error, ErrorKind, Result,
     encoding::Encoding,
@@ -34,6 +33,8 @@ pub static PROVIDER: Provider = Provider {
     own_id: "at www.dropbox.com/developers/apps",
 };
 
+/// Pieces have multiples of this, in bytes; all but the end. Hashes are of blocks of it too.
+pub const BLOCK: u64 = 4 << 20;
 const ENCODING: &str = "Slash,BackSlash,Del,RightSpace,InvalidUtf8,Dot";
 /// The service takes 150 MB at once.
 const MOST: u64 = 144 << 20;

@@ -4,6 +4,7 @@
 use crate::{
     change,
     gather::{self, Failed, Open},
+    options::BLOCK,
     read,
     service::{Facts, Service, written},
 };
@@ -29,8 +30,6 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// Pieces have multiples of this, in bytes; all but the end. Hashes are of blocks of it too.
-pub const BLOCK: u64 = 4 << 20;
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"held";
 /// So the receipt begins of a part that shares blocks with those beside it; then come, as JSON, the hashes of runs of blocks of its own

@@ -106,8 +106,8 @@ impl Cache {
         }
     }
 
-    /// Of each address and a number of bytes, best in order: true when the cache's own content of that address proves that content of
-    /// so many bytes isn't that. Blocks.
+    /// For each address and size in bytes, best in order: true when the cache's own content of that address proves that content of
+    /// this size has another address. Blocks.
     pub fn refutes(&self, some: &[(Address, u64)]) -> Vec<bool> {
         let addresses: Vec<Address> = some.iter().map(|(address, _)| *address).collect();
         let facts = self.facts_of(&addresses).zip(some);
@@ -160,7 +160,7 @@ impl Cache {
 
     /// The files of a directory. Blocks.
     ///
-    /// Errors: `NotFound` when the cache lacks the manifest; one that isn't right.
+    /// Errors: `NotFound` when the manifest isn't in the cache; also a manifest that isn't right.
     pub fn manifest(&self, address: &Address) -> Result<Vec<Child>> {
         let path = self.path(address);
         let bytes = fs::read(&path).map_err(|e| io_error("read", &path, e))?;
@@ -318,7 +318,7 @@ impl Cache {
         Ok((tmp, file))
     }
 
-    /// What `attempt` gives at `path`, whose folder is made when that is what lacks.
+    /// What `attempt` gives at `path`, whose folder is made if it is missing.
     fn making_folder<T>(&self, path: &Path, attempt: impl Fn() -> io::Result<T>) -> Result<io::Result<T>> {
         match attempt() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -333,7 +333,7 @@ impl Cache {
         let folder = path.parent().unwrap_or(&self.root);
         fs::create_dir_all(folder).map_err(|e| io_error("make folder", folder, e))?;
         if self.shared {
-            // As DVC: who is in the group may add to it, and what they add belongs to the group.
+            // As in DVC, members of the group may add to it, and what they add belongs to the group.
             let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o2775));
         }
         Ok(())
@@ -574,7 +574,7 @@ mod tests {
             .collect();
         assert_eq!(held, expected);
         assert!(!cache.path(&cut).exists());
-        // What the cache lacks refutes nothing.
+        // What is missing from the cache refutes nothing.
         assert_eq!(cache.refutes(&[(there, 5), (absent, 5)]), [false, false]);
         assert_eq!(cache.refutes(&[(there, 4), (absent, 4)]), [true, false]);
     }

@@ -47,7 +47,7 @@ pub struct Done {
     pub modified: Vec<String>,
     /// Files added, modified, deleted.
     pub files: (u64, u64, u64),
-    /// What the cache lacks, or what went wrong.
+    /// What is missing from the cache, or what went wrong.
     pub failed: Vec<Error>,
 }
 
@@ -64,7 +64,7 @@ struct Plan<'a> {
 
 /// Checks out what was chosen. Before anything is changed all of it is looked at.
 ///
-/// Errors: what would be lost; what can't be read or written as a whole. What single files lack is in the answer.
+/// Errors: what would be lost; what can't be read or written as a whole. What is wrong with single files is in the answer.
 pub async fn checkout(repo: &Repo, chosen: &[Chosen], options: Options, state: &mut State) -> Result<Done> {
     let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "checkout", why))?;
     let mut done = Done::default();

@@ -1,5 +1,5 @@
 //! DVC's configuration: INI files of four levels, laid over one another, and what they say of the cache and of remotes.
-//! Pure; the one who calls it reads the files.
+//! Pure: the caller reads the files.
 
 use std::{
     collections::BTreeMap,

@@ -94,7 +94,7 @@ impl Cache {
     /// Brings a file of the cache into the workspace, by the first of `links` that works; what is at `path` is replaced at once,
     /// if it is what `old` says. Its folder must be there. Blocks.
     ///
-    /// Errors: the cache lacks it, `path` can't be written or holds something else.
+    /// Errors: it isn't in the cache; `path` can't be written, or holds something else.
     pub fn give(&self, address: &Address, path: &Path, links: &[Link], isexec: bool, old: &Old) -> Result<()> {
         let from = self.path(address);
         let size = Facts::get(&from, true).map_err(|e| io_error("read", &from, e))?.map(|facts| facts.size);

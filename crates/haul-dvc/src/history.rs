@@ -28,7 +28,7 @@ const ASKED: usize = 16;
 /// Commits that are looked through for them.
 const COMMITS: &str = "200";
 
-/// Up to so many paths are named when git is asked which files it tracks.
+/// The most paths that one question to git names when it is asked which files it tracks.
 const FEW_PATHS: usize = 64;
 
 /// Which revisions, beside the workspace.

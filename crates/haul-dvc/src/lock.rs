@@ -29,7 +29,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock; waits up to three seconds for who holds it. Blocks.
+    /// Takes the lock; waits up to three seconds for its holder. Blocks.
     ///
     /// Errors: `Busy` when it is still held then.
     pub fn take(dvc_dir: &Path) -> Result<Lock> {
@@ -49,14 +49,14 @@ impl Lock {
                 Err(e) => return Err(io_error("lock", &path, e)),
             }
         }
-        // Who holds it, as DVC writes it; only people read it.
+        // The holder, as DVC writes it down. Only people read this.
         let _ = file.set_len(0).and_then(|()| writeln!(file, " {}", std::process::id()));
         clear(&folder);
         Ok(Lock { _file: file })
     }
 }
 
-/// Removes what a killed run left: only who has the lock makes such files.
+/// Removes what a killed run left: only the holder of the lock makes such files.
 fn clear(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if is_hidden(entry.file_name().as_bytes())

@@ -1,5 +1,5 @@
-//! `dvc.yaml`: what it says of the outs that `dvc.lock` names: kept in the cache, pushed, to which remote, in which folder. Pure;
-//! the one who calls it reads the files. Templates (`${…}`, `foreach`, `matrix`) are filled in from `vars` and `params.yaml`; of
+//! `dvc.yaml`: what it says of the outs that `dvc.lock` names: kept in the cache, pushed, to which remote, in which folder. Pure:
+//! the caller reads the files. Templates (`${…}`, `foreach`, `matrix`) are filled in from `vars` and `params.yaml`; of
 //! what can't be filled in, the rest of the path decides. It runs nothing.
 
 use crate::{
@@ -359,7 +359,7 @@ mod tests {
         })
     }
 
-    /// What is said of a stage's out: `c` kept in the cache, `p` pushed; `-` when the stage hasn't got it.
+    /// What is said of a stage's out: `c` kept in the cache, `p` pushed; `-` when the stage doesn't have it.
     fn said(pipeline: &Pipeline, stage: &str, path: &str) -> String {
         let stage = pipeline.stage(stage).unwrap().unwrap();
         stage.flags(path).map_or("-".into(), |f| {

@@ -25,7 +25,7 @@ pub enum Change {
     Modified,
     /// Nothing is known of its content.
     New,
-    /// The cache lacks some of its content.
+    /// Some of its content is missing from the cache.
     NotInCache,
 }
 
@@ -145,7 +145,7 @@ pub async fn here(repo: &Repo, tracked: &Tracked) -> Result<Here> {
     disk::run(move || look(&path, &ignored)).await
 }
 
-/// The files of a tracked directory; `None` when the cache lacks its manifest.
+/// The files of a tracked directory; `None` when its manifest isn't in the cache.
 pub async fn children(repo: &Repo, chosen: &Chosen) -> Result<Option<Vec<Child>>> {
     let Some(address) = chosen.tracked.out.address.filter(|a| a.dir) else { return Ok(Some(Vec::new())) };
     let cache = repo.cache.clone();

@@ -27,8 +27,8 @@ use haul_core::{
     delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, Deltas, Inodes, ListRequest, Meters, Read, Resumable,
-    Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, WriteSpec,
+    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Inodes, ListRequest, Meters, Read,
+    Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
 use hello::About;
 use message::{Answer, Folder, FolderId, Request};
@@ -179,11 +179,11 @@ impl Store for FarStore {
         Box::pin(self.far.done("MKDIR", request))
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         Box::pin(async move {
             let count = batch.items.len();
             let all = |error: Error| (0..count).map(|_| Err(error.to_report())).collect();
-            self.copied(batch).await.unwrap_or_else(all)
+            self.copied(batch, &watch).await.unwrap_or_else(all)
         })
     }
 
@@ -241,15 +241,16 @@ impl FarStore {
         .await
     }
 
-    async fn copied(&self, batch: CopyBatch) -> Result<Vec<Result<Stored>>> {
+    async fn copied(&self, batch: CopyBatch, watch: &Watch) -> Result<Vec<Result<Stored>>> {
         let count = batch.items.len();
-        let items = batch.items.into_iter().map(|item| haul_store::CopyItem { spec: upload::told(&item.spec), ..item });
-        let request = Request::Copy { from: batch.from.to_vec(), items: items.collect() };
+        let told = |item: &CopyItem| CopyItem { spec: upload::told(&item.spec), ..item.clone() };
+        let items = batch.items.iter().map(told);
+        let request = Request::Copy(CopyBatch { items: items.collect(), ..batch });
         let mut asked = self.far.begin("COPY", &request).await?;
         loop {
             match asked.next().await? {
                 Given::Answer(Answer::Progress(item, bytes)) if item < count => {
-                    batch.progress.iter().for_each(|progress| (progress.0)(item, bytes));
+                    watch.copied(item, bytes);
                 }
                 Given::Answer(Answer::Copied(answers)) if answers.len() == count => return Ok(answers),
                 _ => return Err(unexpected()),

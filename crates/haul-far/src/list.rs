@@ -4,11 +4,11 @@
 use crate::{
     Far,
     channel::{Asked, Given, unexpected},
-    message::{Answer, Request, Told},
+    message::{Answer, Request},
 };
 use futures::stream::{self, BoxStream, StreamExt as _};
-use haul_core::{Entry, Error, Key, Listed, Result, listing::Lost};
-use haul_store::{Descend, Gone, ListRequest};
+use haul_core::{Entry, Error, Key, Listed, Result, filter::Filter, listing::Lost};
+use haul_store::ListRequest;
 use std::sync::Arc;
 
 /// Where a listing is.
@@ -21,8 +21,7 @@ enum State {
 
 struct Listing {
     state: State,
-    gone: Option<Gone>,
-    descend: Option<Descend>,
+    prune_by: Option<Arc<Filter>>,
     /// The last directory that nobody wants.
     unwanted: Option<Key>,
     /// From here on nothing is known yet.
@@ -35,9 +34,9 @@ pub fn list(far: Arc<Far>, request: ListRequest) -> BoxStream<'static, Listed> {
     let prefix = Key::new(&request.prefix);
     let next = request.after.as_ref().map(|after| after.with_suffix([0])).filter(|after| *after > prefix);
     let next = next.unwrap_or_else(|| prefix.clone());
-    let (gone, descend) = (request.gone.clone(), request.descend.clone());
+    let prune_by = request.prune_by.clone();
     let state = State::Begin(far, Box::new(request));
-    let listing = Listing { state, gone, descend, unwanted: None, next, prefix };
+    let listing = Listing { state, prune_by, unwanted: None, next, prefix };
     stream::unfold(listing, async |mut listing| listing.step().await.map(|listed| (listed, listing))).boxed()
 }
 
@@ -61,7 +60,7 @@ impl Listing {
                         return Some(self.lose(unexpected()));
                     }
                     self.next = last.key.with_suffix([0]);
-                    entries.retain(|entry| wants(&mut self.unwanted, self.descend.as_ref(), &entry.key));
+                    entries.retain(|entry| wants(&mut self.unwanted, self.prune_by.as_deref(), &entry.key));
                     return Some(Listed::Batch(entries.into_iter().map(near).collect()));
                 }
                 Ok(Given::Answer(Answer::Lost(lost, error))) => {
@@ -69,9 +68,9 @@ impl Listing {
                         return Some(Listed::Failed { lost, error });
                     }
                 }
-                Ok(Given::Answer(Answer::Gone(key))) => {
+                Ok(Given::Answer(Answer::Vanished(key))) => {
                     if self.may_want(&key) {
-                        self.gone.iter().for_each(|gone| (gone.0)(&key));
+                        return Some(Listed::Vanished(key));
                     }
                 }
                 Ok(Given::Answer(Answer::End)) => {
@@ -90,9 +89,9 @@ impl Listing {
 
     /// False for what is in a directory that nobody wants, which need not have been listed.
     fn may_want(&self, key: &Key) -> bool {
-        let Some(descend) = &self.descend else { return true };
+        let Some(filter) = &self.prune_by else { return true };
         let key = key.as_bytes();
-        key.iter().enumerate().filter(|(_, byte)| **byte == b'/').all(|(at, _)| descend(&key[..=at]))
+        key.iter().enumerate().filter(|(_, byte)| **byte == b'/').all(|(at, _)| filter.descend(&key[..=at]))
     }
 
     /// The rest is not known.
@@ -103,11 +102,11 @@ impl Listing {
 }
 
 /// False for a directory that nobody wants, and for what comes behind it and is in it.
-fn wants(unwanted: &mut Option<Key>, descend: Option<&Descend>, key: &Key) -> bool {
+fn wants(unwanted: &mut Option<Key>, filter: Option<&Filter>, key: &Key) -> bool {
     if unwanted.as_ref().is_some_and(|dir| key.as_bytes().starts_with(dir.as_bytes())) {
         return false;
     }
-    let wanted = !key.is_dir() || descend.is_none_or(|descend| descend(key.as_bytes()));
+    let wanted = !key.is_dir() || filter.is_none_or(|filter| filter.descend(key.as_bytes()));
     if !wanted {
         *unwanted = Some(key.clone());
     }
@@ -120,5 +119,5 @@ pub fn near(entry: Entry) -> Entry {
 }
 
 async fn begin(far: &Far, request: &ListRequest) -> Result<Asked> {
-    far.begin("LIST", &Request::List(request.clone(), Told { gone: request.gone.is_some() })).await
+    far.begin("LIST", &Request::List(request.clone())).await
 }

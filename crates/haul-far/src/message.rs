@@ -9,7 +9,7 @@ use haul_core::{
     listing::Lost,
 };
 use haul_store::{
-    Attributed, AttributesItem, Cleanup, CopyItem, Late, Links, ListRequest, Part, Sent, SettleItem, Space, Stored,
+    Attributed, AttributesItem, Cleanup, CopyBatch, Late, Links, ListRequest, Part, Sent, SettleItem, Space, Stored,
     WriteSpec,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -47,8 +47,8 @@ pub struct Asking<R> {
 pub enum Request {
     /// Opens a folder. Answer: [`Answer::Folder`].
     Open(Folder),
-    /// Answers: [`Answer::Batch`], [`Answer::Lost`], [`Answer::Gone`], then [`Answer::End`] or [`Answer::Cut`].
-    List(ListRequest, Told),
+    /// Answers: [`Answer::Batch`], [`Answer::Lost`], [`Answer::Vanished`], then [`Answer::End`] or [`Answer::Cut`].
+    List(ListRequest),
     /// Answer: [`Answer::Entry`].
     Stat(Key),
     /// Answers: [`Answer::Entry`], content, then [`Answer::Sent`].
@@ -91,13 +91,7 @@ pub enum Request {
     /// Answer: [`Answer::Done`].
     MakeDir(Key, WriteSpec),
     /// Copies from another folder of the far end. Answers: [`Answer::Progress`], then [`Answer::Copied`].
-    Copy {
-        /// The other folder's place.
-        #[serde(with = "haul_core::wire::raw")]
-        from: Vec<u8>,
-        /// What to copy.
-        items: Vec<CopyItem>,
-    },
+    Copy(CopyBatch),
     /// Answer: [`Answer::Done`].
     SetMeta(Key, Option<Mtime>, Option<Meta>),
     /// Answer: [`Answer::Deleted`].
@@ -131,13 +125,6 @@ pub enum Request {
     Reuse(UploadId, Version, Vec<Run>),
 }
 
-/// Of a listing: what is told beside entries.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Told {
-    /// Names that were gone when they were looked at.
-    pub gone: bool,
-}
-
 /// An answer, or one of several.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
@@ -147,8 +134,8 @@ pub enum Answer {
     Batch(Vec<Entry>),
     /// A range that couldn't be listed.
     Lost(Lost, Error),
-    /// A name that was gone when it was looked at.
-    Gone(Key),
+    /// A name that was listed, and was no longer there when it was looked at.
+    Vanished(Key),
     /// All else of the listing was seen.
     End,
     /// The listing stopped before its end, and says nothing of why: its limit was reached.
@@ -200,7 +187,7 @@ pub enum Answer {
 impl Answer {
     /// True when nothing of the same request follows.
     pub fn is_last(&self) -> bool {
-        !matches!(self, Answer::Batch(_) | Answer::Lost(..) | Answer::Gone(_) | Answer::Progress(..))
+        !matches!(self, Answer::Batch(_) | Answer::Lost(..) | Answer::Vanished(_) | Answer::Progress(..))
     }
 }
 
@@ -209,7 +196,7 @@ impl Request {
     pub fn changes(&self) -> bool {
         match self {
             Request::Open(_)
-            | Request::List(..)
+            | Request::List(_)
             | Request::Stat(_)
             | Request::Read(..)
             | Request::About
@@ -230,7 +217,7 @@ impl Request {
             | Request::Publish(..)
             | Request::Abort(_)
             | Request::MakeDir(..)
-            | Request::Copy { .. }
+            | Request::Copy(_)
             | Request::SetMeta(..)
             | Request::Settle(_)
             | Request::Delete(_) => true,

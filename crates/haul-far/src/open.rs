@@ -190,7 +190,6 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         attributes: None,
         concurrency: AT_ONCE,
         gathers: GATHERS,
-        lanes: None,
     }
 }
 

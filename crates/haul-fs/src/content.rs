@@ -6,7 +6,7 @@ use super::{
     place,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{CopyItem, Progress, disk::Abandoned, statx::Statx};
+use haul_store::{CopyItem, Watch, disk::Abandoned, statx::Statx};
 use rustix::{
     fs::{Advice, SeekFrom},
     io::Errno,
@@ -26,7 +26,7 @@ pub(super) const BLOCK: usize = 4096;
 
 /// What was learned in a batch about what the pair of file systems can do, and the buffer.
 pub(super) struct Bytes<'a> {
-    progress: Option<&'a Progress>,
+    watch: &'a Watch,
     abandoned: &'a Abandoned,
     /// Blocks can be shared, as far as is known; the first file that can't ends it.
     can_clone: bool,
@@ -37,8 +37,8 @@ pub(super) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    pub(super) fn new(progress: Option<&'a Progress>, abandoned: &'a Abandoned) -> Self {
-        Bytes { progress, abandoned, can_clone: true, can_copy_range: true, buffer: Vec::new(), ahead: None }
+    pub(super) fn new(watch: &'a Watch, abandoned: &'a Abandoned) -> Self {
+        Bytes { watch, abandoned, can_clone: true, can_copy_range: true, buffer: Vec::new(), ahead: None }
     }
 
     pub(super) fn check_abandoned(&self, key: &Key) -> Result<()> {
@@ -280,11 +280,7 @@ impl<'a> Bytes<'a> {
     }
 
     pub(super) fn moved(&self, number: usize, bytes: u64) {
-        if let Some(progress) = self.progress
-            && bytes > 0
-        {
-            (progress.0)(number, bytes);
-        }
+        self.watch.copied(number, bytes);
     }
 }
 

@@ -20,7 +20,7 @@ use haul_core::{
     plan::Replace,
 };
 use haul_store::{
-    CopyHow, CopyItem, Progress, Stored, blocks,
+    CopyHow, CopyItem, Stored, Watch, blocks,
     disk::Abandoned,
     late::{self, Tells},
     statx::Statx,
@@ -59,10 +59,10 @@ pub(super) fn copy(
     local: &Local,
     (from, munge): (&Root, Munge),
     items: &[CopyItem],
-    progress: Option<&Progress>,
+    watch: &Watch,
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
-    let bytes = Bytes::new(progress, abandoned);
+    let bytes = Bytes::new(watch, abandoned);
     let settled = Vec::new();
     let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, late: None, settled };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();

@@ -39,7 +39,7 @@ use haul_core::{
 use haul_store::{
     Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Inodes, Links, ListRequest,
     OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored, Unfinished,
-    Upload, WriteSpec,
+    Upload, Watch, WriteSpec,
     disk::{self, Abandoned},
     late::{self, Tells},
 };
@@ -176,7 +176,6 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         concurrency: disk::at_once(far),
         gathers: 0,
         relays: false,
-        lanes: None,
     }
 }
 
@@ -286,15 +285,15 @@ impl Store for LocalStore {
         self.run("mkdir", move |local| tree::make_dir(local, &key, &spec))
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, progress, links } = batch;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, links } = batch;
         self.run_batch(
             "copy",
             items,
             |item| &item.to,
             move |local, items, abandoned| {
                 let from = copy::source_root(local, &from, links);
-                copy::copy(local, (&from, links.munge), items, progress.as_ref(), abandoned)
+                copy::copy(local, (&from, links.munge), items, &watch, abandoned)
             },
         )
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result, key, key::after_prefix, links};
-use haul_store::{Gone, LinkRules, Links, ListRequest, disk};
+use haul_store::{LinkRules, Links, ListRequest, disk};
 use rustix::{
     fs::{FileType, RawDir},
     io::Errno,
@@ -134,7 +134,7 @@ fn order((a, a_ending): (&[u8], &[u8]), (b, b_ending): (&[u8], &[u8])) -> Orderi
 enum Seen {
     Entry(Entry),
     /// It vanished after the directory was read.
-    Gone,
+    Vanished,
     Failed(Key, Error),
 }
 
@@ -283,16 +283,6 @@ impl Lister {
         self.request.after.as_ref().is_none_or(|after| key > after)
     }
 
-    fn gone(&self, key: &Key) {
-        if let Some(Gone(tell)) = &self.request.gone {
-            tell(key);
-        }
-    }
-
-    fn descend(&self, key: &Key) -> bool {
-        self.request.descend.as_ref().is_none_or(|descend| descend(key.as_bytes()))
-    }
-
     /// Asks about some of a directory's names. A directory that may be read but not searched fails as a whole.
     fn ask(&self, folder: &[u8], fd: &impl AsFd, names: &Names, range: Range<usize>) -> rustix::io::Result<Vec<Seen>> {
         let mut seen = Vec::with_capacity(range.len());
@@ -302,9 +292,9 @@ impl Lister {
             seen.push(match meta::facts_at(fd, name, follow, self.mask()) {
                 Ok(st) => self.seen(fd, name, key, item.tail, &st),
                 Err(Errno::ACCESS) if !follow => return Err(Errno::ACCESS),
-                Err(Errno::NOENT) if !follow => Seen::Gone,
+                Err(Errno::NOENT) if !follow => Seen::Vanished,
                 Err(errno) => match meta::facts_at(fd, name, false, meta::FACTS) {
-                    Err(Errno::NOENT) => Seen::Gone,
+                    Err(Errno::NOENT) => Seen::Vanished,
                     _ if errno == Errno::NOENT => {
                         let error = Error::new(ErrorKind::NotFound, "list", "the symbolic link points to nothing");
                         Seen::Failed(key.clone(), error.with_key(&key))
@@ -447,7 +437,7 @@ impl Frame {
                 continue;
             }
             let key = self.names.key(&self.key, item);
-            self.children.push_back(match lister.descend(&key) {
+            self.children.push_back(match lister.request.descends(key.as_bytes()) {
                 true => Child::Reading(submit(lister, key, AHEAD_NAMES)),
                 false => Child::Pruned,
             });
@@ -501,7 +491,7 @@ impl Walk {
             Ok(folder) if self.is_beyond(&folder) => self.lose_mount(base.as_bytes()),
             Ok(folder) => self.stack.push(Frame::new(base.as_bytes().to_vec(), folder)),
             Err(errno) if base == root => self.fail_all(root_error("list", self.lister.root.path(), errno)),
-            Err(Errno::NOENT | Errno::NOTDIR) => self.lister.gone(&base),
+            Err(Errno::NOENT | Errno::NOTDIR) => self.vanished(base),
             Err(errno) => self.lose(Lost::below(&base), fail("list", &base, errno)),
         }
     }
@@ -537,19 +527,18 @@ impl Walk {
         };
         let item = &frame.names.items[number];
         let is_dir = item.tail == Tail::Dir;
-        if matches!(seen, Seen::Gone) {
-            self.lister.gone(&frame.names.key(&frame.key, item));
-        }
+        let vanished = matches!(seen, Seen::Vanished).then(|| frame.names.key(&frame.key, item));
         let child = if is_dir && self.lister.request.recursive { frame.children.pop_front() } else { None };
         match (seen, child) {
-            (Seen::Gone, _) | (Seen::Entry(_), Some(Child::Pruned)) => {}
+            (Seen::Vanished, _) => vanished.into_iter().for_each(|key| self.vanished(key)),
+            (Seen::Entry(_), Some(Child::Pruned)) => {}
             (Seen::Failed(key, error), _) if is_dir => self.lose(Lost::below(&key), error),
             (Seen::Failed(key, error), _) => {
                 let to = Some(key.with_suffix([0]));
                 self.lose(Lost { from: key, to }, error);
             }
             (Seen::Entry(entry), Some(Child::Reading(reading))) => self.enter(entry, reading).await,
-            (Seen::Entry(entry), None) if is_dir && !self.lister.descend(&entry.key) => {}
+            (Seen::Entry(entry), None) if is_dir && !self.lister.request.descends(entry.key.as_bytes()) => {}
             (Seen::Entry(entry), None) => self.give(entry),
         }
     }
@@ -564,7 +553,7 @@ impl Walk {
         };
         let folder = match folder {
             Ok(folder) => folder,
-            Err(Errno::NOENT) => return self.lister.gone(&entry.key),
+            Err(Errno::NOENT) => return self.vanished(entry.key),
             Err(errno) => {
                 // It is there all the same, but for what it may hold.
                 let (folder, inside) = (entry.key.clone(), Lost::inside(&entry.key));
@@ -614,6 +603,10 @@ impl Walk {
         if self.lister.request.limit.is_some_and(|limit| self.sent >= limit) {
             self.stop();
         }
+    }
+
+    fn vanished(&mut self, key: Key) {
+        self.ready.push_back(Listed::Vanished(key));
     }
 
     fn lose(&mut self, lost: Lost, error: Error) {

@@ -1,11 +1,11 @@
 //! Changing what is there: copies inside the service, metadata, deletes, buckets.
 
 use crate::{
+    conditions::{condition, generation, refusal},
     error::judge,
     meta::{self, FIELDS, Object},
     parts, read,
     service::{Place, Root, Service, path},
-    upload::{condition, generation, refusal},
 };
 use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version};
@@ -15,7 +15,7 @@ use haul_oauth::{
     google::{RELATED, Shown as _, related},
     plain,
 };
-use haul_store::{Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished, batch};
+use haul_store::{Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished, Watch, batch};
 use http::{HeaderMap, Method};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -35,19 +35,17 @@ struct Rewrite {
 }
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
-    let CopyBatch { from, items, progress, .. } = batch;
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, .. } = batch;
     let root = match Root::parse(&from) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
-    let (root, progress) = (&root, progress.as_ref());
+    let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())
         .map(|(number, item)| async move {
             let stored = copy_item(service, root, &item).await?;
-            if let Some(progress) = progress {
-                (progress.0)(number, stored.size);
-            }
+            watch.copied(number, stored.size);
             Ok(stored)
         })
         .buffered(AT_ONCE)

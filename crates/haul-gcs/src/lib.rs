@@ -5,6 +5,7 @@
 //! Nothing is retried here.
 
 mod change;
+mod conditions;
 mod error;
 mod list;
 mod meta;
@@ -18,8 +19,8 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
-    Sent, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
 use options::Config;
 use service::{Root, Service};
@@ -81,7 +82,6 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         attributes: None,
         concurrency: CONCURRENCY,
         gathers: 0,
-        lanes: Some(api.lanes.clone()),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     Ok(Arc::new(Gcs(Arc::new(Service { config, root, caps, locator, api, made: Default::default() }))))
@@ -123,8 +123,8 @@ impl Store for Gcs {
         async move { change::make_dir(&self.0, &key, mtime).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        change::copy(&self.0, batch).boxed()
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        change::copy(&self.0, batch, watch).boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -134,6 +134,10 @@ impl Store for Gcs {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         change::delete(&self.0, keys).boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.api.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -3,13 +3,14 @@
 //! kept until it is published.
 
 use crate::{
+    conditions::{condition, refusal},
     meta::{self, Object},
     parts, read,
     service::{Place, Service},
 };
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Version, hash::hash_bytes, plan::Replace};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, hash::hash_bytes, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::{
     Refusal, Refused,
@@ -69,28 +70,6 @@ enum Way {
     Session(String),
     /// Its id.
     Parts(String),
-}
-
-/// The query of a write's condition.
-pub fn condition(replace: &Replace) -> String {
-    match replace {
-        Replace::Anything => String::new(),
-        Replace::Absent => "0".into(),
-        Replace::Exactly(version) => generation(Some(version)),
-    }
-}
-
-/// The error of a write that was refused.
-pub fn refusal(refused: Refused, replace: &Replace, key: &Key) -> Error {
-    match (replace, refused.fault.kind) {
-        (Replace::Absent, ErrorKind::Changed) => {
-            Error::new(ErrorKind::Exists, "write", "is there already").with_key(key)
-        }
-        (Replace::Exactly(_), ErrorKind::Changed) => {
-            Error::new(ErrorKind::Changed, "write", "changed since it was listed").with_key(key)
-        }
-        _ => refused.at("write", key),
-    }
 }
 
 impl Write {
@@ -488,9 +467,4 @@ impl Upload for Write {
         }
         .boxed()
     }
-}
-
-/// A version as a query has it.
-pub fn generation(version: Option<&Version>) -> String {
-    version.map(|version| String::from_utf8_lossy(&version.0).into_owned()).unwrap_or_default()
 }

@@ -6,11 +6,15 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_net::{Reply, at};
 use haul_store::{
-    Body, Caps, CopyBatch, Direction, ListRequest, OpenRequest, Read, Store, Stored, Upload, WriteSpec,
+    Body, Caps, CopyBatch, Direction, Lanes, ListRequest, OpenRequest, Read, Store, Stored, Upload, Watch, WriteSpec,
     web::{self, Call, Facts, Web},
 };
 use http::{HeaderMap, Method};
-use std::{collections::BTreeMap, ops::Range, sync::Mutex};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{Arc, Mutex},
+};
 use url::Url;
 
 /// What an address leads to.
@@ -147,9 +151,7 @@ pub struct Addresses {
 impl Addresses {
     /// These; `None` where there are none.
     pub fn new(files: BTreeMap<Key, Box<Address>>) -> Option<Addresses> {
-        let first = files.values().next()?;
-        let caps = web::caps(first.site.web.lanes.clone());
-        Some(Addresses { files, caps })
+        (!files.is_empty()).then(|| Addresses { files, caps: web::caps() })
     }
 
     fn file(&self, key: &Key) -> Result<&Address> {
@@ -211,7 +213,7 @@ impl Store for Addresses {
         async { read_only("mkdir") }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         async move { batch.items.iter().map(|_| read_only("copy")).collect() }.boxed()
     }
 
@@ -221,6 +223,10 @@ impl Store for Addresses {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         async move { keys.iter().map(|_| read_only("delete")).collect() }.boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.files.values().next().map(|file| &file.site.web.lanes)
     }
 }
 

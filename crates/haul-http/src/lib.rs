@@ -12,8 +12,8 @@ mod read;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Caps, CopyBatch, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Store, StoreKind, Stored, Upload,
-    WriteSpec, tree, web,
+    Caps, CopyBatch, Lanes, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Store, StoreKind, Stored, Upload,
+    Watch, WriteSpec, tree, web,
 };
 use std::{ops::Range, sync::Arc};
 use url::Url;
@@ -70,7 +70,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let set = |name: &str| request.options.get(name).is_some_and(|value| value == "true");
     let headers = web::headers(request.options.get("headers").map(String::as_str).unwrap_or_default())?;
     let web = web::Web::open(&request, KIND.name, headers)?;
-    let caps = web::caps(web.lanes.clone());
+    let caps = web::caps();
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let (no_slash, no_head) = (set("no_slash"), set("no_head"));
     Ok(Arc::new(HttpStore { site: Arc::new(Site { web, no_slash, no_head, only: None }), caps, locator }))
@@ -144,7 +144,7 @@ impl Store for HttpStore {
         async { read_only("mkdir") }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         async move { batch.items.iter().map(|_| read_only("copy")).collect() }.boxed()
     }
 
@@ -154,5 +154,9 @@ impl Store for HttpStore {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         async move { keys.iter().map(|(key, _)| read_only("delete").map_err(|e| e.with_key(key))).collect() }.boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.site.web.lanes)
     }
 }

@@ -15,7 +15,7 @@ use futures::{
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Meta, Mtime, Result, Version};
 use haul_store::{
     Body, Caps, Changed, CopyBatch, CopyHow, CopyItem, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Store, StoreKind, Stored, Upload, WriteSpec,
+    Resumed, Sent, Store, StoreKind, Stored, Upload, Watch, WriteSpec,
 };
 use space::{Item, Space};
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
@@ -121,7 +121,6 @@ impl MemStore {
             copy_batch: 1,
             gathers: 0,
             relays: true,
-            lanes: None,
         };
         MemStore { locator, caps, space, prefix }
     }
@@ -181,9 +180,8 @@ impl MemStore {
     }
 
     fn pruned(&self, request: &ListRequest, key: &[u8]) -> bool {
-        let Some(descend) = &request.descend else { return false };
-        let dirs = (request.prefix.len()..key.len()).filter(|at| key[*at] == b'/');
-        dirs.into_iter().any(|at| !descend(&key[..=at]))
+        let mut dirs = (request.prefix.len()..key.len()).filter(|at| key[*at] == b'/');
+        dirs.any(|at| !request.descends(&key[..=at]))
     }
 
     fn missing(&self, op: &'static str) -> Error {
@@ -385,13 +383,11 @@ impl Store for MemStore {
         Box::pin(async move { self.make_dir_now(&key, &spec) })
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         Box::pin(async move {
             let one = |(number, item)| {
                 let stored = self.copy_one(&batch.from, item)?;
-                if let Some(progress) = &batch.progress {
-                    (progress.0)(number, stored.size);
-                }
+                watch.copied(number, stored.size);
                 Ok(stored)
             };
             batch.items.iter().enumerate().map(one).collect()

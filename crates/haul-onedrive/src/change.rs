@@ -2,9 +2,10 @@
 //! is there is looked at first, and named by its id and tag then.
 
 use crate::{
+    conditions::choose,
     list,
-    service::{Item, Root, Service, folds, parts_of},
-    upload::{choose, times},
+    service::{Item, Root, Service, folds, times},
+    version::parts_of,
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;

@@ -5,22 +5,26 @@
 
 mod change;
 mod choose;
+mod conditions;
 mod delta;
+mod downloads;
 mod error;
 mod list;
+mod login;
 mod options;
 mod read;
 mod service;
 mod upload;
+mod version;
 
-pub use options::PROVIDER;
+pub use login::PROVIDER;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, Login};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
-    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree, web,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree, web,
 };
 use service::{Root, Service};
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -38,7 +42,7 @@ const AT_ONCE: usize = 32;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let config = options::Config::read(&request)?;
-    let login = Login::open(&options::PROVIDER, &request)?;
+    let login = Login::open(&PROVIDER, &request)?;
     let bad = |_| Error::new(ErrorKind::Invalid, "open", format!("tenant_url: {:?} is no address", config.endpoint));
     let address = url::Url::parse(&config.endpoint).map_err(bad)?;
     let host = web::authority(&address);
@@ -75,7 +79,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         deletes_version: true,
         case_insensitive: true,
         concurrency: 8,
-        ..web::caps(api.lanes.clone())
+        ..web::caps()
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     Ok(Arc::new(OneDrive(Arc::new(Service::new(config, root, api, caps, locator)))))
@@ -122,16 +126,14 @@ impl Store for OneDrive {
         async move { self.0.make_dir(&key, "mkdir").await.map(|_| ()) }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, progress, .. } = batch;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, .. } = batch;
         let (from, service) = (Arc::new(Root::of_place(&from)), self.0.clone());
         let copies = items.into_iter().enumerate().map(move |(number, item)| {
-            let (from, progress, service) = (from.clone(), progress.clone(), service.clone());
+            let (from, watch, service) = (from.clone(), watch.clone(), service.clone());
             async move {
                 let stored = change::copy(&service, from.as_ref().as_ref(), &item).await?;
-                if let Some(progress) = progress {
-                    (progress.0)(number, stored.size);
-                }
+                watch.copied(number, stored.size);
                 Ok(stored)
             }
         });
@@ -152,6 +154,10 @@ impl Store for OneDrive {
             async move { change::delete(&service, &key, version.as_ref()).await }
         });
         stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.api.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -5,7 +5,7 @@ use haul_core::{
     encoding::Encoding,
     units::{Size, parse_size},
 };
-use haul_oauth::{Addresses, Provider, Revoke};
+use haul_oauth::Addresses;
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
 use std::collections::BTreeMap;
 
@@ -13,27 +13,8 @@ use std::collections::BTreeMap;
 pub const GRANULE: u64 = 320 << 10;
 /// The largest multiple of it that is below 60 MiB, which no request may reach.
 pub const LARGEST: u64 = (60 << 20) / GRANULE * GRANULE - GRANULE;
-const SCOPES: &str = "Files.Read Files.ReadWrite Files.Read.All Files.ReadWrite.All Sites.Read.All offline_access";
+pub const SCOPES: &str = "Files.Read Files.ReadWrite Files.Read.All Files.ReadWrite.All Sites.Read.All offline_access";
 const ENCODING: &str = "Slash,LtGt,DoubleQuote,Colon,Question,Asterisk,Pipe,BackSlash,Del,Ctl,LeftSpace,LeftTilde,RightSpace,RightPeriod,InvalidUtf8,Dot";
-
-/// The log-in.
-pub const PROVIDER: Provider = Provider {
-    kind: "onedrive",
-    title: "Microsoft",
-    auth_url: "https://login.microsoftonline.com/common/oauth2/v2.0/authorize",
-    token_url: "https://login.microsoftonline.com/common/oauth2/v2.0/token",
-    scopes: &[SCOPES],
-    adapt: Some(adapt),
-    extra: &[],
-    redirect: "http://localhost:53682/",
-    shows_code: false,
-    device_url: "https://login.microsoftonline.com/common/oauth2/v2.0/devicecode",
-    pkce: false,
-    rotates: true,
-    revoke: Revoke::Nowhere,
-    further: Some(crate::choose::FURTHER),
-    own_id: "https://entra.microsoft.com, App registrations",
-};
 
 /// Clouds of their own: name, Graph, log-in.
 const REGIONS: [(&str, &str, &str); 4] = [
@@ -156,7 +137,7 @@ fn region(options: &BTreeMap<String, String>) -> Option<(&'static str, &'static 
     REGIONS.iter().find(|(known, ..)| *known == name).map(|(_, graph, login)| (*graph, *login))
 }
 
-fn adapt(options: &BTreeMap<String, String>) -> Addresses {
+pub fn adapt(options: &BTreeMap<String, String>) -> Addresses {
     let (graph, login) = region(options).unwrap_or((REGIONS[0].1, REGIONS[0].2));
     let tenant = Some(of(options, "tenant")).filter(|tenant| !tenant.is_empty()).unwrap_or("common");
     let address = |last: &str| format!("{login}/{tenant}/oauth2/v2.0/{last}");
@@ -290,6 +271,7 @@ fn chunk_size(typed: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login::PROVIDER;
 
     #[test]
     fn addresses_of_clouds_and_tenants() {

@@ -1,66 +1,17 @@
 //! Reading: the item says which version it is and where its content is, at an address that is good without our token.
 
-use crate::service::{Item, Service, parts_of};
+use crate::{
+    downloads::Address,
+    service::{Item, Service},
+    version::parts_of,
+};
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
+use haul_core::{Error, ErrorKind, Key, Result, Version};
 use haul_net::Fault;
 use haul_oauth::{Call, Refused};
 use haul_store::{Body, Direction, Read, web};
 use http::{Method, StatusCode, header};
-use std::{
-    collections::HashMap,
-    ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
-
-/// For how long an address is used again: long enough for the pieces of a large file to come by one.
-const LASTS: Duration = Duration::from_secs(60);
-/// Addresses that are kept.
-const KEPT: usize = 256;
-
-/// Addresses of contents that were read a moment ago, by version.
-#[derive(Debug, Default)]
-pub struct Downloads(Mutex<HashMap<Version, Address>>);
-
-#[derive(Clone, Debug)]
-struct Address {
-    url: String,
-    entry: Entry,
-    since: Instant,
-    /// The content's own tag, as the first answer had it.
-    tag: Option<String>,
-}
-
-impl Downloads {
-    fn locked(&self) -> MutexGuard<'_, HashMap<Version, Address>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get(&self, version: Option<&Version>, key: &Key) -> Option<Address> {
-        let found = self.locked().get(version?).cloned();
-        found.filter(|found| found.since.elapsed() < LASTS && found.entry.key == *key)
-    }
-
-    fn put(&self, version: &Version, address: Address) {
-        let mut kept = self.locked();
-        if kept.len() >= KEPT {
-            kept.retain(|_, address| address.since.elapsed() < LASTS);
-        }
-        if kept.len() < KEPT {
-            kept.insert(version.clone(), address);
-        }
-    }
-
-    /// The content of an item is another from now on.
-    pub fn forget(&self, id: &str) {
-        self.locked().retain(|version, _| parts_of(version).is_none_or(|(known, _)| known != id));
-    }
-
-    fn drop(&self, version: &Version) {
-        self.locked().remove(version);
-    }
-}
+use std::{ops::Range, time::Instant};
 
 fn changed(key: &Key) -> Error {
     Error::new(ErrorKind::Changed, "read", "changed since it was listed").with_key(key)

@@ -1,6 +1,6 @@
 //! What requests need: addresses of items, what Graph says of one, folders that are known to be there.
 
-use crate::options::Config;
+use crate::{downloads::Downloads, options::Config};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
 use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal, Refused};
@@ -145,9 +145,14 @@ impl Item {
     }
 }
 
-/// Id and tag of a version.
-pub fn parts_of(version: &Version) -> Option<(&str, &str)> {
-    std::str::from_utf8(&version.0).ok()?.split_once('\n')
+/// Graph's form of a time: whole seconds.
+pub fn time(mtime: Mtime) -> String {
+    jiff::Timestamp::from_second(mtime.secs()).unwrap_or_default().to_string()
+}
+
+/// The facet that sets a file's time.
+pub fn times(mtime: Mtime) -> Value {
+    json!({"lastModifiedDateTime": time(mtime)})
 }
 
 /// Where a store begins.
@@ -204,7 +209,7 @@ pub struct Service {
     pub api: Api,
     pub caps: Caps,
     pub locator: String,
-    pub downloads: crate::read::Downloads,
+    pub downloads: Downloads,
     /// Folders by their names below the root's base.
     folders: Ids,
     /// Those that are shared in: the places of their names, and what they stand for.

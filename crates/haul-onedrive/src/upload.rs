@@ -4,11 +4,12 @@
 
 use crate::{
     change,
+    conditions::choose,
     options::GRANULE,
-    service::{Item, Service, folds, parts_of},
+    service::{Item, Service, folds, time, times},
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, Version, hash, plan::Replace};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, hash, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::{Call, Refusal, Refused};
 use haul_store::{
@@ -17,7 +18,7 @@ use haul_store::{
 };
 use http::{Method, header};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     collections::BTreeMap,
     ops::Range,
@@ -32,16 +33,6 @@ use tokio::sync::OnceCell;
 const PLAIN: u64 = 4 << 20;
 /// What comes from a pipe waits in memory up to this size: a session must be told the size with its first bytes.
 const WAITS: u64 = 64 << 20;
-
-/// Graph's form of a time: whole seconds.
-pub fn time(mtime: Mtime) -> String {
-    jiff::Timestamp::from_second(mtime.secs()).unwrap_or_default().to_string()
-}
-
-/// The facet that sets a file's time.
-pub fn times(mtime: Mtime) -> Value {
-    json!({"lastModifiedDateTime": time(mtime)})
-}
 
 /// A session of the service.
 struct Open {
@@ -445,45 +436,6 @@ fn failed(refused: Refused, replace: &Replace, key: &Key) -> (Error, bool) {
         }
         _ => (refused.at("write", key), ambiguous),
     }
-}
-
-/// Asks for a file at `key` under its condition: `ask` is told what the service shall do with one that is there, and its tag. A file
-/// that isn't known to be there by this very name is first asked for as a new one: another whose name differs by case alone would be
-/// replaced else.
-pub async fn choose<T, A: Future<Output = Result<T, (Error, bool)>>>(
-    service: &Service,
-    key: &Key,
-    replace: &Replace,
-    ask: impl Fn(&'static str, Option<String>) -> A,
-) -> Result<T, (Error, bool)> {
-    let exists = |why: String| (Error::new(ErrorKind::Exists, "write", why).with_key(key), false);
-    match replace {
-        Replace::Exactly(version) => ask("replace", Some(tag(version))).await,
-        Replace::Absent => match ask("fail", None).await {
-            Err((error, _)) if error.kind() == ErrorKind::Exists => Err(exists("is there already".into())),
-            other => other,
-        },
-        Replace::Anything if service.has_seen(key) => ask("replace", None).await,
-        Replace::Anything => match ask("fail", None).await {
-            Err((error, _)) if error.kind() == ErrorKind::Exists => {
-                let there = service.at("write", key).await.map_err(|error| (error, false))?;
-                if there.is_folder() {
-                    return Err(exists("is a directory".into()));
-                }
-                if there.name != service.leaf(key).map_err(|error| (error, false))? {
-                    return Err(exists(folds(&there.name)));
-                }
-                service.saw(key);
-                ask("replace", None).await
-            }
-            other => other,
-        },
-    }
-}
-
-/// The tag of a version; one that isn't ours fits nothing.
-fn tag(version: &Version) -> String {
-    parts_of(version).map_or_else(|| "\"\"".to_owned(), |(_, tag)| tag.to_owned())
 }
 
 /// The address of a new session, with the folders above.

@@ -27,8 +27,8 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, plan::Replace, units::parse_size,
 };
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Space, Store,
-    StoreKind, Stored, Unfinished, Upload, WriteSpec, offered,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Lanes, ListRequest, OpenRequest, OptionKind, OptionSpec, Read, Space,
+    Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, offered,
 };
 use load::View;
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
@@ -217,7 +217,6 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         copy_batch: 1,
         gathers: settings.files * 2,
         relays: false,
-        lanes: inner.lanes.clone(),
     }
 }
 
@@ -264,7 +263,7 @@ impl Store for PackStore {
         if key.is_root() { self.0.inner.make_dir(key, spec) } else { ready(Ok(())).boxed() }
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let unsupported = || Err(Error::new(ErrorKind::Unsupported, "copy", "packs don't copy by themselves"));
         ready(batch.items.iter().map(|_| unsupported()).collect()).boxed()
     }
@@ -284,6 +283,10 @@ impl Store for PackStore {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         async move { house::delete(&self.0, keys).await }.boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.0.inner.lanes()
     }
 
     fn admin(&self) -> Option<&dyn Admin> {

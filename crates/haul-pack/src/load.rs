@@ -243,6 +243,7 @@ impl Shared {
             match step {
                 Listed::Batch(entries) => found.extend(entries.into_iter().filter(|e| !e.is_dir())),
                 Listed::Failed { error, .. } => return Err(error),
+                Listed::Vanished(_) => {}
                 Listed::End => return Ok(found),
             }
         }

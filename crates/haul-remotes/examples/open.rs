@@ -26,6 +26,7 @@ pub async fn list(session: &Session, remote: &OsStr) -> Result<Vec<String>, Box<
         match step {
             Listed::Batch(entries) => lines.extend(entries.iter().map(|e| format!("{:>12} {}", e.size, e.key))),
             Listed::Failed { error, .. } => return Err(error.into()),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(lines),
         }
     }

@@ -26,7 +26,7 @@ fn open(session: &Session, typed: &str) -> Result<Arc<dyn Store>, Error> {
 }
 
 fn lanes(store: &Arc<dyn Store>) -> Arc<Lanes> {
-    store.caps().lanes.clone().expect("a store of the network")
+    store.lanes().cloned().expect("a store of the network")
 }
 
 #[tokio::test]

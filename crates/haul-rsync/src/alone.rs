@@ -135,7 +135,7 @@ async fn shown(
             }
             // What can't be listed may hold something.
             Listed::Failed { .. } => return Ok(Shown::Several),
-            Listed::End => {}
+            Listed::Vanished(_) | Listed::End => {}
         }
     }
     Ok(match one {

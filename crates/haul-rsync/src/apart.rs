@@ -78,7 +78,7 @@ async fn shows(store: &Arc<dyn Store>, name: &[u8]) -> Result<bool, Refusal> {
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(entries) if !entries.is_empty() => return Ok(true),
-            Listed::Batch(_) => {}
+            Listed::Batch(_) | Listed::Vanished(_) => {}
             Listed::Failed { error, .. } => return Err((exit::FILE_IO, error.to_string())),
             Listed::End => return Ok(false),
         }

@@ -84,7 +84,7 @@ pub async fn list(options: &Options, ctx: &Context<'_>) -> Result<u8, Refusal> {
                     ctx.screen.log(&format!("haul rsync: {}", one_line(&error.to_string())));
                     code = exit::PARTIAL;
                 }
-                Listed::End => {}
+                Listed::Vanished(_) | Listed::End => {}
             }
         }
     }

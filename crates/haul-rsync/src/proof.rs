@@ -54,7 +54,7 @@ pub async fn look(options: &Options, ctx: &Context<'_>, lines: &Arc<Lines>, jobs
         let mut ended = false;
         while let Some(step) = listing.next().await {
             match step {
-                Listed::Batch(_) => {}
+                Listed::Batch(_) | Listed::Vanished(_) => {}
                 Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
                 Listed::Failed { error, .. } => {
                     proof.whole = false;

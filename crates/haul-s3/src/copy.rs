@@ -12,7 +12,7 @@ use super::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version, plan::Replace};
-use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Progress, Stored, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Stored, Watch, WriteSpec};
 use http::{HeaderMap, Method};
 use std::ops::Range;
 
@@ -23,27 +23,21 @@ const PART: u64 = 256 << 20;
 const AT_ONCE: usize = 256;
 
 /// Copies as [`haul_store::Store::copy`] says.
-pub async fn copy(service: &Service, batch: CopyBatch) -> Vec<Result<Stored>> {
-    let CopyBatch { from, items, progress, .. } = batch;
+pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
+    let CopyBatch { from, items, .. } = batch;
     let root = match Root::parse(&from) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
-    let (root, progress) = (&root, progress.as_ref());
+    let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())
-        .map(|(at, item)| async move { copy_item(service, root, at, &item, progress).await })
+        .map(|(at, item)| async move { copy_item(service, root, at, &item, watch).await })
         .buffered(AT_ONCE)
         .collect()
         .await
 }
 
-async fn copy_item(
-    service: &Service,
-    root: &Root,
-    index: usize,
-    item: &CopyItem,
-    progress: Option<&Progress>,
-) -> Result<Stored> {
+async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem, watch: &Watch) -> Result<Stored> {
     if item.how.needs_inodes() {
         return Err(Error::new(ErrorKind::Unsupported, "copy", "a bucket has no hard links, devices or attributes")
             .with_key(&item.to));
@@ -53,10 +47,10 @@ async fn copy_item(
     if from.object.is_empty() || to.object.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "copy", "a bucket can't be copied as a file").with_key(&item.to));
     }
-    let (want, log) = (item.want.as_ref(), item.log.as_ref().map(|log| &*log.0));
+    let (want, log) = (item.want.as_ref(), watch.log(index));
     let job = Job { service, key: &item.to, from: &from, to: &to, want, size: item.size, log };
     upload::look_first(service, &item.to, &to, &item.spec.replace).await?;
-    let moved = |bytes| progress.iter().for_each(|p| (p.0)(index, bytes));
+    let moved = |bytes| watch.copied(index, bytes);
     let stored = job.run(&item.spec, &moved).await?;
     if item.how == CopyHow::Rename && from != to {
         // Whoever compares later has no source any more.

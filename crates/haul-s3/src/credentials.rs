@@ -73,10 +73,15 @@ impl Source {
             role => {
                 let region = if config.region.is_empty() { "us-east-1" } else { &config.region };
                 let signer = Signer::new(context.clone(), base, RequestSigner::new("sts", region));
+                let session = if config.role_session_name.is_empty() { "haul" } else { &config.role_session_name };
                 let provider = AssumeRoleCredentialProvider::new(role.to_owned(), signer)
                     .with_region(region.to_owned())
                     .with_regional_sts_endpoint()
-                    .with_role_session_name("haul".into());
+                    .with_role_session_name(session.to_owned());
+                let provider = match &*config.role_external_id {
+                    "" => provider,
+                    id => provider.with_external_id(id.to_owned()),
+                };
                 ProvideCredentialChain::new().push(provider)
             }
         };

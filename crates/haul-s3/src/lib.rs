@@ -28,7 +28,7 @@ use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result,
 use haul_store::xml;
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
-    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec,
+    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
 use options::Config;
 use provider::Checksum;
@@ -84,7 +84,7 @@ impl S3 {
         // Directory buckets list in no order; of buckets themselves there is no listing in pages.
         let ordered = root.bucket.as_ref().is_some_and(|bucket| list::in_order(bucket));
         let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
-        let caps = caps(&config, ordered, domain, lanes.clone());
+        let caps = caps(&config, ordered, domain);
         let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
         Ok(S3(Arc::new(Service {
             config,
@@ -119,7 +119,7 @@ impl S3 {
     }
 }
 
-fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Caps {
+fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
     let mut stored = vec![Algo::Md5];
     if config.provider.checksum == Checksum::Crc64Nvme {
         stored.push(Algo::Crc64Nvme);
@@ -163,7 +163,6 @@ fn caps(config: &Config, ordered: bool, domain: Domain, lanes: Arc<Lanes>) -> Ca
         gathers: 0,
         // A signature over the body needs all of it first.
         relays: config.unsigned_payload != Some(false),
-        lanes: Some(lanes),
     }
 }
 
@@ -200,8 +199,8 @@ impl Store for S3 {
         async move { make_dir(&self.0, &key, &spec).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        copy::copy(&self.0, batch).boxed()
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        copy::copy(&self.0, batch, watch).boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -211,6 +210,10 @@ impl Store for S3 {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         delete::delete(&self.0, keys).boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

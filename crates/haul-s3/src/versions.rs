@@ -14,7 +14,9 @@ use super::{
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Lost, Meta, Mtime, Result, Version, key};
-use haul_store::{Admin, Caps, CopyBatch, ListRequest, Read, Resumable, Store, Stored, Upload, WriteSpec};
+use haul_store::{
+    Admin, Caps, CopyBatch, Lanes, ListRequest, Read, Resumable, Store, Stored, Upload, Watch, WriteSpec,
+};
 use http::Method;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use std::{
@@ -117,6 +119,7 @@ impl Versions {
                 Listed::Batch(entries) if entries.is_empty() => {}
                 Listed::Batch(_) => return Ok(Entry::dir(key.clone())),
                 Listed::Failed { error, .. } => return Err(error),
+                Listed::Vanished(_) => {}
                 Listed::End => break,
             }
         }
@@ -463,8 +466,8 @@ impl Store for Versions {
         self.now("mkdir").unwrap_or_else(|| self.plain.make_dir(key, spec))
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        self.plain.copy(batch)
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.plain.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -494,6 +497,10 @@ impl Store for Versions {
             answers
         }
         .boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.plain.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -20,7 +20,7 @@ use haul_core::{Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_ssh::Ssh;
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree,
 };
 use options::Config;
 use pool::Pool;
@@ -63,7 +63,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         set_dir_mtime: config.set_times,
         symlinks: request.links.tells(),
         domain: Some(domain),
-        ..caps(lanes.clone())
+        ..caps()
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     Ok(Arc::new(Sftp(Arc::new(Service {
@@ -94,7 +94,7 @@ fn root(path: &[u8]) -> Vec<u8> {
     }
 }
 
-fn caps(lanes: Arc<Lanes>) -> Caps {
+fn caps() -> Caps {
     Caps {
         mtime: Some(Duration::from_secs(1)),
         set_mtime: true,
@@ -121,7 +121,6 @@ fn caps(lanes: Arc<Lanes>) -> Caps {
         attributes: None,
         concurrency: 32,
         gathers: 0,
-        lanes: Some(lanes),
     }
 }
 
@@ -162,16 +161,14 @@ impl Store for Sftp {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, progress, .. } = batch;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, .. } = batch;
         let service = self.0.clone();
         let copies = items.into_iter().enumerate().map(move |(number, item)| {
-            let (from, progress, service) = (from.clone(), progress.clone(), service.clone());
+            let (from, watch, service) = (from.clone(), watch.clone(), service.clone());
             async move {
                 let stored = change::copy(&service, &from, &item).await?;
-                if let Some(progress) = progress {
-                    (progress.0)(number, stored.size);
-                }
+                watch.copied(number, stored.size);
                 Ok(stored)
             }
         });
@@ -192,6 +189,10 @@ impl Store for Sftp {
             async move { change::delete(&service, &key, version.as_ref()).await }
         });
         stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

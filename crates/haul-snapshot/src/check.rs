@@ -24,7 +24,7 @@ const AT_ONCE: usize = 16;
 pub enum Wrong {
     /// It isn't there.
     Missing,
-    /// It has so many bytes.
+    /// It has another size: this many bytes.
     Size(u64),
     /// It has other bytes.
     Content,

@@ -36,7 +36,7 @@ const LATE: Duration = Duration::from_secs(65);
 /// How to free.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// The machine and process, for who finds the mark.
+    /// The machine and process, for whoever finds the mark.
     pub by: String,
     /// The time.
     pub now: Mtime,

@@ -7,19 +7,19 @@ use std::time::Duration;
 /// The rules; a version stays if any of them keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// So many of the newest.
+    /// How many of the newest are kept.
     pub last: u32,
-    /// The newest of each of so many hours that have any.
+    /// For how many hours the newest of the hour is kept; hours without any don't count.
     pub hourly: u32,
-    /// Of days.
+    /// The same of days.
     pub daily: u32,
-    /// Of weeks, which begin on Monday.
+    /// The same of weeks, which begin on Monday.
     pub weekly: u32,
-    /// Of months.
+    /// The same of months.
     pub monthly: u32,
-    /// Of years.
+    /// The same of years.
     pub yearly: u32,
-    /// All that are at most so much older than the newest: no clock is asked.
+    /// All that are at most this much older than the newest are kept: no clock is asked.
     pub within: Option<Duration>,
 }
 

@@ -1,6 +1,6 @@
 //! The lists of a folder as text: haul's own, which keeps what content under its hash doesn't, and DVC's. docs/snapshots.md has
 //! the format: lines of JSON, sorted. Both are made a piece at a time, as often as they are wanted, and read so: of a million
-//! files they are too long to be held. What is read was perhaps written by somebody who means harm. Pure.
+//! files they are too long to be held. What is read may have been written to do harm. Pure.
 
 use crate::tree::{Gathered, Node, Tree, What};
 use bytes::Bytes;

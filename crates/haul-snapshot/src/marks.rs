@@ -269,6 +269,7 @@ pub(crate) async fn listed(store: &Arc<dyn Store>, prefix: &str) -> Result<Vec<E
                     return Ok(found);
                 }
             }
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(found),
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(found),
             Listed::Failed { error, .. } => return Err(error),

@@ -238,7 +238,7 @@ async fn settle(cx: &Cx, job: &Job, version: &Restored, report: &mut Report) -> 
                 }
             }
             Listed::Failed { error, .. } => return Err(error),
-            Listed::End => {}
+            Listed::Vanished(_) | Listed::End => {}
         }
     }
     // Files before the folder that they are in, which may then be closed to us.

@@ -1,4 +1,4 @@
-//! Making a version of a folder: look at it, find out what of its content the remote lacks, send that, then the lists, and
+//! Making a version of a folder: look at it, find out which of its content is missing from the remote, send that, then the lists, and
 //! last the record. Whatever is cut short before the record leaves content that the next push finds, and no version.
 
 use crate::{
@@ -79,7 +79,7 @@ pub struct How {
     pub now: Mtime,
     /// How sure to be of what the remote has.
     pub proof: Proof,
-    /// The machine and process, for who finds the push's mark.
+    /// The machine and process, for whoever finds the push's mark.
     pub by: String,
 }
 
@@ -128,8 +128,8 @@ async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -
             }
         };
         match scanned {
-            Ok(scan) if round < LOOKS && !scan.gone.is_empty() => {
-                tracing::info!("{} names went while the folder was looked at: looking again", scan.gone.len());
+            Ok(scan) if round < LOOKS && !scan.vanished.is_empty() => {
+                tracing::info!("{} names went while the folder was looked at: looking again", scan.vanished.len());
             }
             Ok(scan) => {
                 let made = std::mem::take(&mut pushed.outcome);
@@ -152,7 +152,7 @@ async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -
                     continue;
                 }
                 if whole || !(again && changed_only(&pushed.report)) {
-                    tell_gone(cx, &scan, &mut pushed);
+                    tell_vanished(cx, &scan, &mut pushed);
                     return Ok(pushed);
                 }
             }
@@ -194,18 +194,18 @@ fn changed_only(report: &Report) -> bool {
 
 /// A version is made also of a folder in which files come and go all the time; that one which was renamed may be missing is
 /// for the user to know.
-fn tell_gone(cx: &Cx, scan: &Scan, pushed: &mut Pushed) {
-    if scan.gone.is_empty() || matches!(pushed.outcome, Outcome::None) {
+fn tell_vanished(cx: &Cx, scan: &Scan, pushed: &mut Pushed) {
+    if scan.vanished.is_empty() || matches!(pushed.outcome, Outcome::None) {
         return;
     }
-    for key in &scan.gone {
+    for key in &scan.vanished {
         let message = "it went while the folder was looked at".into();
         cx.sink.emit(&Event::Notice { key: Some(key.clone()), message });
     }
     let message = format!(
         "the version is made, but {} of the folder's names went while it was looked at, again and again: what was renamed may be \
          missing. Run this again, or leave out with a filter what comes and goes",
-        scan.gone.len()
+        scan.vanished.len()
     );
     let error = Error::new(ErrorKind::Changed, "push", message).with_retry(Retry::Backoff);
     tell(cx, &mut pushed.report, Arc::new(error));

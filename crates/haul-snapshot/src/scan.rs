@@ -13,7 +13,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, chmod::MODE_BITS, event::Event, job::Job,
     units::size_text,
 };
-use haul_store::{Gone, Store};
+use haul_store::Store;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -39,7 +39,7 @@ pub struct Scan {
     /// Devices, FIFOs and sockets, which no version keeps.
     pub left_out: u64,
     /// What was there and went while the folder was looked at, deleted or renamed: under a new name it may have been missed.
-    pub gone: Vec<Key>,
+    pub vanished: Vec<Key>,
 }
 
 /// What becomes of what is listed.
@@ -58,6 +58,7 @@ enum Seen {
 enum Step {
     Entry(Entry),
     Failed(Error),
+    Vanished(Key),
     End,
 }
 
@@ -71,7 +72,7 @@ struct Look<'a> {
     failed: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
-    gone: Arc<Mutex<Vec<Key>>>,
+    vanished: Mutex<Vec<Key>>,
 }
 
 /// Looks at the folder `cx.src` through the filter. Hashes while it lists, and holds of each entry only what a version keeps.
@@ -85,11 +86,10 @@ pub async fn scan(cx: &Cx, job: &Job, state: &State) -> Result<Scan, Vec<Arc<Err
         failed: AtomicBool::new(false),
         files: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
-        gone: Arc::default(),
+        vanished: Mutex::default(),
     };
     let at_once = if cx.src.caps().files { 2 * cx.src.caps().concurrency } else { REMOTE_AT_ONCE };
-    let steps =
-        haul::list(&cx.src, &cx.filter, options(job, cx, &look.gone)).flat_map(|step| stream::iter(steps(cx, step)));
+    let steps = haul::list(&cx.src, &cx.filter, options(job, cx)).flat_map(|step| stream::iter(steps(cx, step)));
     let mut seen = steps.map(|step| look.at(step)).buffer_unordered(at_once);
     let (mut gathered, mut errors, mut left_out, mut ended) = (Gathered::default(), Vec::new(), 0, false);
     while let Some(seen) = seen.next().await {
@@ -131,9 +131,9 @@ pub async fn scan(cx: &Cx, job: &Job, state: &State) -> Result<Scan, Vec<Arc<Err
     if errors.is_empty() {
         match gathered.tree() {
             Ok(tree) => {
-                let mut gone = std::mem::take(&mut *look.gone());
-                gone.retain(|key| cx.filter.wants_name(&Entry::file(key.clone(), 0)));
-                return Ok(Scan { tree: Arc::new(tree), left_out, gone });
+                let mut vanished = std::mem::take(&mut *look.vanished());
+                vanished.retain(|key| cx.filter.wants_name(&Entry::file(key.clone(), 0)));
+                return Ok(Scan { tree: Arc::new(tree), left_out, vanished });
             }
             Err(why) => errors.push(Error::new(ErrorKind::Invalid, "push", why)),
         }
@@ -141,10 +141,8 @@ pub async fn scan(cx: &Cx, job: &Job, state: &State) -> Result<Scan, Vec<Arc<Err
     Err(errors.into_iter().map(Arc::new).collect())
 }
 
-fn options(job: &Job, cx: &Cx, gone: &Arc<Mutex<Vec<Key>>>) -> ListOptions {
-    let gone = gone.clone();
+fn options(job: &Job, cx: &Cx) -> ListOptions {
     ListOptions {
-        gone: Some(Gone(Arc::new(move |key| gone.lock().unwrap_or_else(|e| e.into_inner()).push(key.clone())))),
         max_depth: job.listing.max_depth,
         dirs: true,
         posix: true,
@@ -165,13 +163,14 @@ fn steps(cx: &Cx, step: Listed) -> Vec<Step> {
             entries.into_iter().map(Step::Entry).collect()
         }
         Listed::Failed { error, .. } => vec![Step::Failed(error)],
+        Listed::Vanished(key) => vec![Step::Vanished(key)],
         Listed::End => vec![Step::End],
     }
 }
 
 impl Look<'_> {
-    fn gone(&self) -> MutexGuard<'_, Vec<Key>> {
-        self.gone.lock().unwrap_or_else(|e| e.into_inner())
+    fn vanished(&self) -> MutexGuard<'_, Vec<Key>> {
+        self.vanished.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     async fn at(&self, step: Step) -> Result<Seen> {
@@ -181,6 +180,10 @@ impl Look<'_> {
                 self.failed.store(true, Relaxed);
                 return Err(error);
             }
+            Step::Vanished(key) => {
+                self.vanished().push(key);
+                return Ok(Seen::Nothing);
+            }
             Step::End => return Ok(Seen::End),
         };
         match entry.kind {
@@ -189,7 +192,7 @@ impl Look<'_> {
             Kind::File | Kind::Symlink if self.failed.load(Relaxed) => Ok(Seen::Nothing),
             Kind::Symlink => match target(self.cx, &entry).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    self.gone().push(entry.key);
+                    self.vanished().push(entry.key);
                     Ok(Seen::Nothing)
                 }
                 target => target.map(|target| Seen::Link(entry, target)),
@@ -207,7 +210,7 @@ impl Look<'_> {
         // In a box: most files are known, and pass by without the room that this takes.
         let key = entry.key.clone();
         let Some((entry, md5)) = Box::pin(hash(self.cx, entry)).await? else {
-            self.gone().push(key);
+            self.vanished().push(key);
             return Ok(Seen::Nothing);
         };
         self.files.fetch_add(1, Relaxed);

@@ -21,7 +21,7 @@ const CHUNK: usize = 1 << 20;
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
-    /// A file with so many bytes of this MD5.
+    /// A file: its size in bytes, and its MD5.
     File(u64, Md5),
     /// A folder.
     Dir,
@@ -164,7 +164,7 @@ impl Gathered {
 
     /// The tree, if it is in order as it was gathered.
     ///
-    /// Errors: as [`Gathered::tree`], and one that isn't in order, or lacks a folder.
+    /// Errors: as [`Gathered::tree`], and one that isn't in order, or in which a folder is missing.
     pub fn as_it_is(mut self) -> Result<Tree, String> {
         self.packed.shrink_to_fit();
         let tree = Tree { texts: self.texts, packed: self.packed };

@@ -67,7 +67,7 @@ pub async fn records(store: &Arc<dyn Store>, name: &str, versions: &[Version]) -
 
 /// The list of a version's folder.
 ///
-/// Errors: the remote lacks it, or has something else in its place.
+/// Errors: it isn't on the remote, or something else is in its place.
 pub async fn tree(store: &Arc<dyn Store>, record: &Record) -> Result<Tree> {
     let key = record.tree_address().key();
     let wrong = |why: String| Error::new(ErrorKind::Corrupt, "read", why).with_key(&key);

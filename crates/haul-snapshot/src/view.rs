@@ -10,7 +10,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
-use haul_store::{Body, Caps, Changed, CopyBatch, ListRequest, Read, Store, Stored, Upload, WriteSpec};
+use haul_store::{Body, Caps, Changed, CopyBatch, ListRequest, Read, Store, Stored, Upload, Watch, WriteSpec};
 use std::{ops::Range, sync::Arc};
 
 /// Entries that a listing gives together.
@@ -271,7 +271,7 @@ impl Store for View {
         ready(only_read("mkdir")).boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         ready(batch.items.iter().map(|_| only_read("copy")).collect()).boxed()
     }
 

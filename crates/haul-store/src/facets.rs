@@ -5,7 +5,7 @@ use crate::{Store, Upload, WriteSpec, store::Part};
 use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
 use haul_core::{
-    Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
     attributes::{Carried, Differs, Unkept},
     delta::{Cut, Recipe},
     keep::Keep,
@@ -216,6 +216,30 @@ pub struct Unfinished {
     pub failed: Vec<Error>,
 }
 
+/// Of a store in which several things in a directory may have one name, so that no key tells them apart.
+pub trait Doubles: Send + Sync {
+    /// All that is in a directory, also what has a name that others have, in key order. The version of each entry, a directory's
+    /// too, tells it from all others.
+    ///
+    /// Errors: `Invalid` where the directory's own name is one of several.
+    fn all_in(&self, dir: &Key) -> BoxFuture<'_, Result<Vec<Entry>>>;
+
+    /// Deletes one file of them. That it is gone already is success.
+    ///
+    /// Errors: `Changed` when it isn't what `entry` says any more.
+    fn delete_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>>;
+
+    /// Gives one file of them another name in its directory.
+    ///
+    /// Errors: `Exists` when the name is taken; `Changed` as above.
+    fn rename_one(&self, entry: &Entry, to: &Key) -> BoxFuture<'_, Result<()>>;
+
+    /// Moves what directories of one name hold into the first of them, and deletes the others, empty then.
+    ///
+    /// Errors: what couldn't be moved; its directory stays.
+    fn merge_dirs(&self, dirs: Vec<Entry>) -> BoxFuture<'_, Result<()>>;
+}
+
 /// Of a store that encrypts.
 pub trait Encrypted: Send + Sync {
     /// Hashes of a file as the store below has it, and what encrypts other content as that file was encrypted.
@@ -264,9 +288,11 @@ pub trait Deltas: Send + Sync {
 /// Which facets a store has, by name: for tests, and for who must tell people.
 pub fn facets(store: &dyn Store) -> Vec<&'static str> {
     let has = [
+        ("lanes", store.lanes().is_some()),
         ("resumable", store.resumable().is_some()),
         ("inodes", store.inodes().is_some()),
         ("admin", store.admin().is_some()),
+        ("doubles", store.doubles().is_some()),
         ("encrypted", store.encrypted().is_some()),
         ("deltas", store.deltas().is_some()),
     ];

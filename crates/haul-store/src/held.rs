@@ -1,6 +1,6 @@
 //! A store that holds one file, for the unit tests of what reads stores: it only reads.
 
-use crate::{Body, Caps, CopyBatch, ListRequest, Payload, Read, Store, Stored, Upload, WriteSpec, lanes::Lanes, web};
+use crate::{Body, Caps, CopyBatch, ListRequest, Payload, Read, Store, Stored, Upload, Watch, WriteSpec, web};
 use bytes::Bytes;
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -18,7 +18,7 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn new(bytes: &[u8]) -> Held {
-        let caps = Caps { lanes: None, ..web::caps(Arc::new(Lanes::new("held", Default::default()))) };
+        let caps = web::caps();
         Held { bytes: Bytes::copy_from_slice(bytes), caps }
     }
 
@@ -70,7 +70,7 @@ impl Store for Held {
         ready(only_read()).boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, _: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         ready(batch.items.iter().map(|_| only_read()).collect()).boxed()
     }
 

@@ -91,7 +91,7 @@ impl Relay {
     /// Errors: those of [`Store::read`].
     pub async fn open(&self) -> Result<()> {
         let Origin::Store { store, .. } = &self.0.origin else { return Ok(()) };
-        let lanes = store.caps().lanes.as_ref();
+        let lanes = store.lanes();
         let leave = lanes.and_then(|lanes| lanes.ahead());
         let opened = match (lanes, leave) {
             (Some(_), None) => None,

@@ -1,13 +1,14 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
-use crate::{Admin, Deltas, Encrypted, Inodes, Lanes, Payload, Resumable};
+use crate::{Admin, Deltas, Doubles, Encrypted, Inodes, Lanes, Payload, Resumable};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Carried, Rights, Unkept},
     delta::Run,
+    filter::Filter,
     keep::Keep,
     links::SourceLinks,
     plan::Replace,
@@ -18,7 +19,7 @@ use std::{fmt, ops::Range, sync::Arc, time::Duration};
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
 /// request is bounded in time; dropping a future or stream gives up the request.
 ///
-/// The verbs are what every store has, so none has a default. The last five methods give its *facets*: what some stores
+/// The verbs are what every store has, so none has a default. The last six methods give its *facets*: what some stores
 /// can do besides (`facets.rs`). Those default to `None`, so that a newcomer's store has only the ones that it can do. A layer
 /// or any other store around another hands on each facet, with what it does itself around it: one that is forgotten is an
 /// ability lost without a word. `haul-testkit`'s `conformance::same_facets` holds that.
@@ -57,7 +58,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Copies within a copy domain (see [`Caps::domain`]): the bytes don't pass through the engine. One answer for
     /// each item, in the same order; `Unsupported` means "do it another way". After a `NoSpace` those that weren't begun may be
     /// answered with `Cancelled`.
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>>;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>>;
 
     /// Changes mtime and metadata (`None`: leave as it is) without sending the bytes again.
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>>;
@@ -67,6 +68,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// is the root: the folder, or the bucket, when empty. With a version, only that version,
     /// where the store can tell at no cost ([`Caps::deletes_version`]; S3 can't).
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>>;
+
+    /// How many requests the endpoint takes at once, as it turns out; `None` where nothing is to be found out (disks).
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        None
+    }
 
     /// Finds writes again that were left half done; `None` where what is begun must be begun anew.
     fn resumable(&self) -> Option<&dyn Resumable> {
@@ -83,6 +89,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Tells apart what has one name; `None` where each name is of one thing.
+    fn doubles(&self) -> Option<&dyn Doubles> {
+        None
+    }
+
     /// What a store tells that encrypts; `None` of all others.
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         None
@@ -95,7 +106,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 }
 
 /// What a store can do and within which limits. Data, so that tests and the planner can read it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Caps {
     /// Precision with which it keeps modification times; `None` when it can't keep them.
     pub mtime: Option<Duration>,
@@ -151,12 +162,10 @@ pub struct Caps {
     /// Small files whose publishes may wait at once: a store that puts many files into one answers them together, the
     /// sooner the more there are. 0 where each publish is done by itself.
     pub gathers: usize,
-    /// How many it takes as it turns out; `None` where nothing is to be found out (disks).
-    pub lanes: Option<Arc<Lanes>>,
 }
 
 /// What [`Entry::changed`] means in a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Changed {
     /// It isn't given.
     Unknown,
@@ -167,7 +176,7 @@ pub enum Changed {
 }
 
 /// Limits of writing in parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartLimits {
     /// Smallest part but the last, in bytes.
     pub min: u64,
@@ -226,7 +235,7 @@ impl PartLimits {
 }
 
 /// A place from which and to which a service copies by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
     /// Same name, same domain: the machine's file systems; one endpoint and account.
     pub name: String,
@@ -235,19 +244,6 @@ pub struct Domain {
     /// Where that is on its device, where this is known: one folder that is mounted at two places has two places in the
     /// domain and one on its device. Comparable between stores of one domain, good for nothing else.
     pub on_device: Option<Arc<[u8]>>,
-}
-
-/// Says whether a directory (its key, ending in `/`) need be opened.
-pub type Descend = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
-
-/// Is told of a name that was listed and, when it was asked about or opened, was no longer there.
-#[derive(Clone)]
-pub struct Gone(pub Arc<dyn Fn(&Key) + Send + Sync>);
-
-impl fmt::Debug for Gone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gone")
-    }
 }
 
 /// Which keys to list.
@@ -259,6 +255,8 @@ pub struct ListRequest {
     pub prefix: Vec<u8>,
     /// Only keys after this one.
     pub after: Option<Key>,
+    /// What comes after this key isn't needed. Stores list it all the same where that is simpler; whoever asks stops there.
+    pub until: Option<Key>,
     /// Everything below, or (`false`) only down to the next `/`, where directories stand for what they hold.
     pub recursive: bool,
     /// Stop after about this many entries. The stream ends in `End` only if there are no more, else without it. Where
@@ -268,14 +266,11 @@ pub struct ListRequest {
     pub meta: bool,
     /// Ask for facts of inodes too, where there are inodes; costs nothing there.
     pub posix: bool,
-    /// Directories that need not be opened: for a key that ends in `/`, false means that nothing in it is wanted, nor
-    /// the directory itself. Stores that list flat may ignore it.
-    #[serde(skip)]
-    pub descend: Option<Descend>,
-    /// For who must know whether it saw all: a file that is renamed while a folder is listed may be seen under neither name. Stores
-    /// whose listing is one answer have nothing to tell.
-    #[serde(skip)]
-    pub gone: Option<Gone>,
+    /// Directories that this filter refuses to descend into need not be opened: nothing in them is wanted, nor are they
+    /// themselves. Stores that list flat may ignore it, and whoever asks still filters what comes. On a wire it is left out
+    /// where it can't leave this machine ([`Filter::is_portable`]).
+    #[serde(with = "haul_core::filter::portable", skip_serializing_if = "haul_core::filter::portable::is_none")]
+    pub prune_by: Option<Arc<Filter>>,
     /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
     /// directory itself is listed.
     pub one_device: bool,
@@ -303,6 +298,12 @@ impl ListRequest {
     pub fn dir(prefix: impl Into<Vec<u8>>) -> Self {
         ListRequest { prefix: prefix.into(), ..Default::default() }
     }
+
+    /// False for a directory (its key, ending in `/`) that need not be opened.
+    pub fn descends(&self, dir: &[u8]) -> bool {
+        let meets = |through: &Key| dir <= through.as_bytes();
+        self.until.as_ref().is_none_or(meets) && self.prune_by.as_ref().is_none_or(|filter| filter.descend(dir))
+    }
 }
 
 impl fmt::Debug for ListRequest {
@@ -310,6 +311,7 @@ impl fmt::Debug for ListRequest {
         f.debug_struct("ListRequest")
             .field("prefix", &self.prefix.escape_ascii().to_string())
             .field("after", &self.after)
+            .field("until", &self.until)
             .field("recursive", &self.recursive)
             .field("limit", &self.limit)
             .finish_non_exhaustive()
@@ -527,14 +529,13 @@ pub struct Late {
 }
 
 /// Copies to do within a domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyBatch {
     /// The source store's [`Domain::place`].
+    #[serde(with = "haul_core::wire::raw")]
     pub from: Arc<[u8]>,
     /// What to copy.
     pub items: Vec<CopyItem>,
-    /// Told of bytes as they are copied: item number, bytes.
-    pub progress: Option<Progress>,
     /// How the source shows its links, where there are links.
     pub links: SourceLinks,
 }
@@ -554,9 +555,6 @@ pub struct CopyItem {
     pub spec: WriteSpec,
     /// By which means.
     pub how: CopyHow,
-    /// Remembers the copy, if it is a large one that goes in parts.
-    #[serde(skip)]
-    pub log: Option<CopyLog>,
 }
 
 /// By which means a copy within a domain is made.
@@ -580,13 +578,60 @@ pub enum CopyHow {
     Special,
 }
 
-/// Remembers a large copy while it is on its way.
-#[derive(Clone)]
-pub struct CopyLog(pub Arc<dyn LogCopy>);
+/// Who watches a batch of copies: is told of bytes as they are copied, and remembers large copies. It goes beside the request,
+/// which is data.
+#[derive(Clone, Default)]
+pub struct Watch {
+    /// Is told of an item's number and of further bytes of it.
+    progress: Option<Arc<dyn Fn(usize, u64) + Send + Sync>>,
+    /// By item; those beyond the end have none.
+    logs: Vec<Option<Arc<dyn LogCopy>>>,
+}
 
-impl fmt::Debug for CopyLog {
+impl Watch {
+    /// Tells `progress` of an item's number and of bytes that were copied of it.
+    pub fn new(progress: impl Fn(usize, u64) + Send + Sync + 'static) -> Watch {
+        Watch { progress: Some(Arc::new(progress)), logs: Vec::new() }
+    }
+
+    /// Has copies in parts remembered, each item's by its own.
+    pub fn with_logs(self, logs: Vec<Option<Arc<dyn LogCopy>>>) -> Watch {
+        Watch { logs, ..self }
+    }
+
+    /// Tells of further bytes of an item.
+    pub fn copied(&self, item: usize, bytes: u64) {
+        if let Some(progress) = self.progress.as_ref().filter(|_| bytes > 0) {
+            progress(item, bytes);
+        }
+    }
+
+    /// What remembers this item, if it is a large one that goes in parts.
+    pub fn log(&self, item: usize) -> Option<&dyn LogCopy> {
+        self.logs.get(item)?.as_deref()
+    }
+
+    /// The same of a batch that holds some of the items: each has the number in it that it has in `numbers`.
+    pub fn of(&self, numbers: Vec<usize>) -> Watch {
+        let watch = self.clone();
+        self.through(numbers, move |number, bytes| watch.copied(number, bytes))
+    }
+
+    /// As [`Watch::of`], but `progress` is told, by the numbers that items have here.
+    pub fn through(&self, numbers: Vec<usize>, progress: impl Fn(usize, u64) + Send + Sync + 'static) -> Watch {
+        let logs = numbers.iter().map(|number| self.logs.get(*number).cloned().flatten()).collect();
+        let told = move |at: usize, bytes| {
+            if let Some(number) = numbers.get(at) {
+                progress(*number, bytes);
+            }
+        };
+        Watch { progress: self.progress.is_some().then(|| Arc::new(told) as _), logs }
+    }
+}
+
+impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CopyLog")
+        f.write_str("Watch")
     }
 }
 
@@ -618,14 +663,4 @@ pub struct LeftCopy {
     pub part_size: u64,
     /// The parts that were copied.
     pub parts: Vec<Part>,
-}
-
-/// Receives progress of a copy.
-#[derive(Clone)]
-pub struct Progress(pub Arc<dyn Fn(usize, u64) + Send + Sync>);
-
-impl fmt::Debug for Progress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Progress")
-    }
 }

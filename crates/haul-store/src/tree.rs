@@ -202,10 +202,9 @@ impl Walk {
     }
 
     fn enter(&mut self, mut entries: Vec<Found>) {
-        let descend = self.request.descend.as_ref();
         entries.retain(|found| {
             let key = found.key();
-            (self.wanted)(key.as_bytes()) && (!key.is_dir() || descend.is_none_or(|descend| descend(key.as_bytes())))
+            (self.wanted)(key.as_bytes()) && (!key.is_dir() || self.request.descends(key.as_bytes()))
         });
         entries.sort_unstable_by(|a, b| a.key().cmp(b.key()));
         self.stack.push(Frame { entries: entries.into(), ahead: VecDeque::new(), looked: 0 });
@@ -351,6 +350,7 @@ mod tests {
                 Listed::Failed { lost, error } => {
                     out.push(format!("lost {}..{:?}: {:?}", lost.from, lost.to.map(|k| k.to_string()), error.kind()));
                 }
+                Listed::Vanished(_) => {}
                 Listed::End => out.push("end".into()),
             }
         }

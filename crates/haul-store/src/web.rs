@@ -229,7 +229,7 @@ pub fn below(root: &Url, key: &Key) -> Result<Url> {
 }
 
 /// What a folder at a URL can do, read-only.
-pub fn caps(lanes: Arc<Lanes>) -> Caps {
+pub fn caps() -> Caps {
     Caps {
         mtime: Some(Duration::from_secs(1)),
         set_mtime: false,
@@ -256,7 +256,6 @@ pub fn caps(lanes: Arc<Lanes>) -> Caps {
         attributes: None,
         concurrency: 32,
         gathers: 0,
-        lanes: Some(lanes),
     }
 }
 

@@ -11,9 +11,7 @@ use haul_core::{
     delta::Run,
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Encrypted, Inodes, Late, ListRequest,
-    Part, Payload, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
-    Unpublished, Upload, WriteSpec, layers::clock::Clock,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Inodes, Lanes, Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
@@ -285,14 +283,14 @@ impl Store for Faulty {
         Box::pin(with(self.state.call(Op::MakeDir), self.inner.make_dir(key, spec)))
     }
 
-    fn copy(&self, request: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, request: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let fault = self.state.call(Op::Copy);
         Box::pin(async move {
-            let CopyBatch { from, items, progress, links } = request;
+            let CopyBatch { from, items, links } = request;
             let call = |numbers: Vec<usize>| {
                 let items = numbers.iter().map(|n| items[*n].clone()).collect();
-                let progress = progress.map(|told| Progress(Arc::new(move |at, bytes| (told.0)(numbers[at], bytes))));
-                self.inner.copy(CopyBatch { from, items, progress, links })
+                let watch = watch.of(numbers);
+                self.inner.copy(CopyBatch { from, items, links }, watch)
             };
             batch(fault, items.len(), call).await
         })
@@ -310,6 +308,10 @@ impl Store for Faulty {
         })
     }
 
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
+    }
+
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.inner.resumable().map(|_| self as &dyn Resumable)
     }
@@ -320,6 +322,10 @@ impl Store for Faulty {
 
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn doubles(&self) -> Option<&dyn Doubles> {
+        self.inner.doubles()
     }
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {

@@ -16,8 +16,8 @@ use chunks::Chunks;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed,
-    Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, WriteSpec, tree, web,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree, web,
 };
 use options::Vendor;
 use std::{
@@ -81,7 +81,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         relays: true,
         deletes_version: true,
         domain: Some(domain),
-        ..web::caps(web.lanes.clone())
+        ..web::caps()
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     Ok(Arc::new(WebDav(Arc::new(Service { web, vendor, chunks, caps, locator, made: Default::default() }))))
@@ -153,16 +153,14 @@ impl Store for WebDav {
         async move { change::make_dir(&self.0, &key).await }.boxed()
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, progress, .. } = batch;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, .. } = batch;
         let (from, service) = (Arc::new(from), self.0.clone());
         let copies = items.into_iter().enumerate().map(move |(number, item)| {
-            let (from, progress, service) = (from.clone(), progress.clone(), service.clone());
+            let (from, watch, service) = (from.clone(), watch.clone(), service.clone());
             async move {
                 let stored = change::copy(&service, &from, &item).await?;
-                if let Some(progress) = progress {
-                    (progress.0)(number, stored.size);
-                }
+                watch.copied(number, stored.size);
                 Ok(stored)
             }
         });
@@ -183,6 +181,10 @@ impl Store for WebDav {
             async move { change::delete(&service, &key, version.as_ref()).await }
         });
         stream::iter(deletes).buffered(at_once).collect().boxed()
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        Some(&self.0.web.lanes)
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

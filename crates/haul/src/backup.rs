@@ -8,7 +8,7 @@ use haul_core::{
     key::name,
     links::SourceLinks,
 };
-use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, WriteSpec, offered};
+use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, offered};
 use std::{collections::HashSet, sync::Arc};
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.
@@ -31,8 +31,8 @@ pub struct Backup {
 
 /// Has one item copied.
 async fn put_one(to: &Arc<dyn Store>, from: &Arc<[u8]>, item: CopyItem) -> Result<()> {
-    let batch = CopyBatch { from: from.clone(), items: vec![item], progress: None, links: SourceLinks::default() };
-    to.copy(batch).await.into_iter().find_map(Result::err).map_or(Ok(()), Err)
+    let batch = CopyBatch { from: from.clone(), items: vec![item], links: SourceLinks::default() };
+    to.copy(batch, Watch::default()).await.into_iter().find_map(Result::err).map_or(Ok(()), Err)
 }
 
 impl Backup {
@@ -104,7 +104,6 @@ impl Backup {
             to: kept.clone(),
             spec: WriteSpec { size: Some(old.size), mtime: old.mtime, keep: self.keep.clone(), ..WriteSpec::default() },
             how,
-            log: None,
         };
         match put_one(to, &from.place, item.clone()).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

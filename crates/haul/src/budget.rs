@@ -2,7 +2,7 @@
 //! the mix of files; how many requests an endpoint takes is found out in its lanes, and the budget follows them.
 
 use haul_core::job::Job;
-use haul_store::{Buffers, Caps, Direction, Lanes};
+use haul_store::{Buffers, Direction, Lanes, Store};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
@@ -99,10 +99,14 @@ pub struct Claim {
 }
 
 impl Budget {
-    /// The budget that `job` asks for between two stores of these abilities.
-    pub fn new(job: &Job, src: &Caps, dst: &Caps) -> Self {
+    /// The budget that `job` asks for between two stores.
+    pub fn new(job: &Job, src: &dyn Store, dst: &dyn Store) -> Self {
         let units = (job.limits.memory / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64);
-        let end = |caps: &Caps| End { files: caps.files, fixed: caps.concurrency, lanes: caps.lanes.clone() };
+        let end = |store: &dyn Store| End {
+            files: store.caps().files,
+            fixed: store.caps().concurrency,
+            lanes: store.lanes().cloned(),
+        };
         let questions = questions(src).max(questions(dst));
         Budget {
             memory: Arc::new(Semaphore::new(units as usize)),
@@ -112,8 +116,8 @@ impl Budget {
             checkers: job.pace.checkers.unwrap_or(questions).max(1),
             src: end(src),
             dst: end(dst),
-            gathered: (dst.gathers > 0).then(|| Arc::new(Semaphore::new(dst.gathers))),
-            domain: matches!((&src.domain, &dst.domain), (Some(a), Some(b)) if a.name == b.name),
+            gathered: (dst.caps().gathers > 0).then(|| Arc::new(Semaphore::new(dst.caps().gathers))),
+            domain: matches!((&src.caps().domain, &dst.caps().domain), (Some(a), Some(b)) if a.name == b.name),
             claimed: Arc::default(),
             buffers: Buffers::keeping(usize::try_from(job.limits.memory / 4).unwrap_or(usize::MAX)),
         }
@@ -212,8 +216,9 @@ impl Budget {
 
 /// Questions that a store may be asked at once where the user doesn't say: as many as its lanes ever let pass, which then do
 /// the limiting.
-pub fn questions(caps: &Caps) -> usize {
-    match caps.lanes {
+pub fn questions(store: &dyn Store) -> usize {
+    let caps = store.caps();
+    match store.lanes() {
         Some(_) => QUESTIONS,
         None if caps.files => DISK_QUESTIONS.max(caps.concurrency),
         None => caps.concurrency,

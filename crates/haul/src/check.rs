@@ -123,7 +123,7 @@ pub async fn check(job: &Job, cx: &Cx, options: CheckOptions, mut each: impl FnM
     }
     let index = Index::default();
     index.open(cx, uses_of_index(&job, cx, options)).await;
-    let checkers = job.pace.checkers.unwrap_or(questions(cx.src.caps()).max(questions(cx.dst.caps()))).max(1);
+    let checkers = job.pace.checkers.unwrap_or(questions(&*cx.src).max(questions(&*cx.dst))).max(1);
     let rules = decide::rules(&job, &cx.src, &cx.dst).for_content();
     let mut report = CheckReport::default();
     let pairs = match sides(&job, cx, &index, rules, checkers, options.one_way).pairs() {

@@ -17,8 +17,7 @@ use haul_core::{
     names::{NewNames, folded},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Inodes, ListRequest, Read, Resumable,
-    Sealed, SettleItem, Store, Stored, Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Sealed, SettleItem, Store, Stored, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use std::{
     collections::BTreeMap,
@@ -70,6 +69,7 @@ pub async fn by_folded_names(
             // Nothing is asked about a mount point that is left out.
             Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
             Listed::Failed { error, .. } => return Err(error),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(names),
         }
     }
@@ -180,6 +180,7 @@ async fn gather(inner: &Arc<dyn Store>, filter: &Arc<Filter>, names: &Names, req
         match step {
             Listed::Batch(entries) => entries.into_iter().for_each(|entry| add(&mut all, names, entry)),
             Listed::Failed { error, .. } => all.failed(names, &error),
+            Listed::Vanished(_) => {}
             Listed::End => all.ended = true,
         }
     }
@@ -273,8 +274,8 @@ impl Store for Source {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        self.inner.copy(batch)
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.inner.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -296,6 +297,10 @@ impl Store for Source {
     }
 
     // Nothing is written to a source, and what is asked of it as a whole has no names.
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
+    }
+
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.inner.resumable()
     }
@@ -437,11 +442,11 @@ impl Store for Destination {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, mut batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, mut batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         if batch.from == self.place {
             batch.items.iter_mut().for_each(|item| item.from = self.old(&item.from));
         }
-        self.inner.copy(batch)
+        self.inner.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -450,6 +455,10 @@ impl Store for Destination {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         self.inner.delete(keys)
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -421,6 +421,7 @@ impl Source {
                 self.lost.store(true, Ordering::Release);
                 Err(Some(lost))
             }
+            Listed::Vanished(_) => Ok(Vec::new()),
             Listed::End => {
                 self.ended.store(true, Ordering::Release);
                 Err(None)
@@ -444,7 +445,7 @@ fn tell(sink: &dyn Sink, side: Side, step: &Listed) -> Option<Arc<Error>> {
             sink.emit(&Event::ListFailed { side, error: error.clone() });
             Some(error)
         }
-        Listed::End => None,
+        Listed::Vanished(_) | Listed::End => None,
     }
 }
 

@@ -137,7 +137,7 @@ async fn send(
     mut stream: BoxStream<'static, Result<Bytes>>,
 ) -> Result<Vec<Part>> {
     let limits = store.caps().parts;
-    let lanes = store.caps().lanes.as_ref();
+    let lanes = store.lanes();
     let mut sending = FuturesUnordered::new();
     let (mut parts, mut index, mut offset) = (Vec::new(), 0, 0);
     let (mut waiting, mut held) = (Vec::new(), 0);

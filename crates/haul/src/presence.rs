@@ -147,7 +147,7 @@ pub fn search<T: Wanted>(
 ) -> (BoxStream<'static, Vec<(T, Answer)>>, Arc<Told>) {
     let told = Arc::<Told>::default();
     let caps = store.caps();
-    let wide = if caps.lanes.is_some() { WIDE } else { caps.concurrency };
+    let wide = if store.lanes().is_some() { WIDE } else { caps.concurrency };
     let search = Arc::new(Search {
         store: store.clone(),
         page: caps.page,

@@ -85,7 +85,7 @@ impl Run {
         if wants_metadata && !cx.dst.caps().meta && cx.dst.caps().attributes.is_none() {
             ledger.notice(None, format!("{} keeps no metadata of files: it isn't copied", cx.dst.locator()));
         }
-        let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
+        let budget = Budget::new(&job, &*cx.src, &*cx.dst);
         let planner = Planner::new(&job, &cx, &ledger, &attributes, &index, &budget);
         let may_delete = reins.as_ref().and_then(|reins| reins.may_delete.clone());
         let planner = Arc::new(match reins {

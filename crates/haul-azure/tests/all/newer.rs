@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Error, ErrorKind, Key, Mtime, Version, hash::hash_bytes};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, CopyLog, Late, LeftCopy, ListRequest, LogCopy, Part, Payload, Store, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, LeftCopy, ListRequest, LogCopy, Part, Payload, Store, Watch, WriteSpec,
 };
 use haul_testkit::{
     lab::Lab,
@@ -181,12 +181,11 @@ async fn large_blobs_are_copied_in_parts_that_a_later_run_goes_on_with() {
             to: Key::new(to),
             spec: WriteSpec::default(),
             how,
-            log: Some(CopyLog(memory.clone())),
         };
         let copy = async |item| {
             let from = source.caps().domain.as_ref().expect("a domain").place.clone();
-            let batch = CopyBatch { from, items: vec![item], progress: None, links: Default::default() };
-            store.copy(batch).await.remove(0)
+            let batch = CopyBatch { from, items: vec![item], links: Default::default() };
+            store.copy(batch, Watch::default().with_logs(vec![Some(memory.clone())])).await.remove(0)
         };
         let before = azure.copied();
         let stored = copy(item(facts.version.clone(), "x", CopyHow::Copy)).await.expect("copied");
@@ -213,9 +212,9 @@ async fn large_blobs_are_copied_in_parts_that_a_later_run_goes_on_with() {
     let from = plain.caps().domain.as_ref().expect("a domain").place.clone();
     let (from_key, to) = (Key::new("d/é 1"), Key::new("moved"));
     let (spec, how) = (WriteSpec::default(), CopyHow::Rename);
-    let item = CopyItem { from: from_key.clone(), want: facts.version, size: 300_000, to, spec, how, log: None };
-    let batch = CopyBatch { from, items: vec![item], progress: None, links: Default::default() };
-    plain.copy(batch).await.remove(0).expect("moved");
+    let item = CopyItem { from: from_key.clone(), want: facts.version, size: 300_000, to, spec, how };
+    let batch = CopyBatch { from, items: vec![item], links: Default::default() };
+    plain.copy(batch, Watch::default()).await.remove(0).expect("moved");
     assert!(get(&*plain, "moved").await == bytes && plain.stat(&from_key).await.is_err());
 }
 

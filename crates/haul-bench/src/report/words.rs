@@ -2,7 +2,7 @@
 
 use super::Findings;
 use crate::{
-    Cost, Direction, Ended, Plan, Step,
+    Cost, Direction, Ended, Plan, Step, Sweep,
     judge::{Finding, Limit, Lone},
     plan::Class,
 };
@@ -97,6 +97,7 @@ pub fn step(step: &Step) -> String {
 /// All that was found, a sentence or two a line.
 pub fn sentences(found: &Findings) -> Vec<String> {
     let mut lines: Vec<String> = found.findings.iter().map(finding).collect();
+    lines.extend(unmeasured(&found.measured.unmeasured));
     for lone in &found.lone {
         lines.extend(connection(lone));
     }
@@ -171,6 +172,27 @@ fn ended(ended: Ended) -> &'static str {
         Ended::Parts => ", as the file has no more parts; raise --max-bytes or --sizes",
         Ended::Refused => " when the store refused so many requests that files failed",
     }
+}
+
+/// Why there is no figure for a size. The way back has none where the way up has none: that is said once.
+fn unmeasured(sweeps: &[Sweep]) -> Vec<String> {
+    let is_up = |sweep: &Sweep| sweep.direction == Direction::Up;
+    let told = sweeps.iter().filter(|sweep| {
+        is_up(sweep) || !sweeps.iter().any(|up| is_up(up) && (up.size, up.in_parts) == (sweep.size, sweep.in_parts))
+    });
+    let line = |sweep: &Sweep| {
+        let way = if is_up(sweep) { "Up" } else { "Down" };
+        let what = if sweep.in_parts { "one file of" } else { "files of" };
+        let why = match sweep.ended {
+            Ended::Bytes => "the byte budget is too small for a store this fast; raise --max-bytes",
+            Ended::Time => "the time is too short for one measurement; raise --max-time",
+            Ended::Refused => "the store refused so many requests that files failed",
+            Ended::Parts => "the file has too few parts; raise --sizes",
+            Ended::Flat | Ended::Most => "it ended before the first measurement",
+        };
+        format!("{way}, {what} {}: not measured: {why}.", size(sweep.size))
+    };
+    told.map(line).collect()
 }
 
 fn connection(lone: &Lone) -> Option<String> {
@@ -261,6 +283,24 @@ mod tests {
         ] {
             assert_eq!(of(limit, ended), format!("{head} {text}"));
         }
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said_once_a_size() {
+        let sweep =
+            |direction, size, ended| Sweep { direction, size, in_parts: false, points: vec![], auto: None, ended };
+        let sweeps = [
+            sweep(Direction::Up, 100_000, Ended::Bytes),
+            sweep(Direction::Down, 100_000, Ended::Time),
+            sweep(Direction::Down, 1_000_000, Ended::Time),
+        ];
+        assert_eq!(
+            unmeasured(&sweeps),
+            [
+                "Up, files of 100 kB: not measured: the byte budget is too small for a store this fast; raise --max-bytes.",
+                "Down, files of 1 MB: not measured: the time is too short for one measurement; raise --max-time.",
+            ]
+        );
     }
 
     #[test]

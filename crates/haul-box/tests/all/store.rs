@@ -75,6 +75,7 @@ async fn listed(store: &dyn Store, request: ListRequest) -> Vec<String> {
         match listed {
             Listed::Batch(batch) => out.extend(batch.iter().map(|entry| entry.key.to_string())),
             Listed::Failed { error, .. } => out.push(format!("failed: {:?}", error.kind())),
+            Listed::Vanished(_) => {}
             Listed::End => out.push("end".into()),
         }
     }
@@ -380,21 +381,21 @@ async fn only_what_was_meant_is_changed() {
         to: Key::new(to),
         spec: WriteSpec::default(),
         how,
-        log: None,
     };
     let batch = |items| CopyBatch {
         from: store.caps().domain.as_ref().expect("one").place.clone(),
         items,
-        progress: None,
         links: Default::default(),
     };
-    let done = store.copy(batch(vec![item("e/copy", CopyHow::Copy)])).await;
+    let done = store.copy(batch(vec![item("e/copy", CopyHow::Copy)]), Default::default()).await;
     assert!(done[0].is_ok(), "{done:?}");
     assert_eq!(sim.shown()["top/e/copy"].mtime, "2020-09-13T04:26:40-08:00");
-    let refused = store.copy(batch(vec![item("e/copy", CopyHow::Rename), item("e/COPY", CopyHow::Copy)])).await;
+    let refused = store
+        .copy(batch(vec![item("e/copy", CopyHow::Rename), item("e/COPY", CopyHow::Copy)]), Default::default())
+        .await;
     let kinds: Vec<_> = refused.iter().map(|one| one.as_ref().map_err(|e| e.kind()).err()).collect();
     assert_eq!(kinds, [Some(ErrorKind::Unsupported), Some(ErrorKind::Exists)]);
-    let moved = store.copy(batch(vec![item("g/moved", CopyHow::Rename)])).await;
+    let moved = store.copy(batch(vec![item("g/moved", CopyHow::Rename)]), Default::default()).await;
     assert!(moved[0].is_ok(), "{moved:?}");
     assert!(sim.shown().contains_key("top/g/moved") && !sim.shown().contains_key("top/d/f"));
     // Into the trash, or for good.

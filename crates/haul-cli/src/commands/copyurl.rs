@@ -84,7 +84,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     };
     let wanted = if args.urls { listed(&args.url)? } else { vec![Wanted { url: address(&args.url)?, name }] };
     let alone = wanted.len() == 1;
-    let at_once = ctx.flags.pace.transfers.unwrap_or(haul::questions(dst.caps())).max(1);
+    let at_once = ctx.flags.pace.transfers.unwrap_or(haul::questions(&*dst)).max(1);
     let mut gathered = Gathered::default();
     let found = futures::stream::iter(wanted).map(|wanted| {
         let (args, dst) = (&args, &dst);

@@ -57,7 +57,7 @@ impl Source {
             spec.files_from = Some(vec![key.stored().to_vec()]);
         }
         let filter = if file.is_some() { Filter::new(spec).map_err(usage)? } else { filter };
-        let suits = haul::questions(store.caps());
+        let suits = haul::questions(&*store);
         let checkers = ctx.flags.pace.checkers.unwrap_or(suits.max(CHECKERS));
         let pages = ctx.flags.pace.checkers.unwrap_or(0);
         let (one_device, tell) = (ctx.flags.filter.one_file_system, flags::tell(&ctx.flags));
@@ -119,6 +119,7 @@ pub async fn holds_something(store: &Arc<dyn Store>) -> Result<bool> {
     let mut steps = store.list(ListRequest { limit: Some(1), ..ListRequest::all() });
     while let Some(step) = steps.next().await {
         match step {
+            Listed::Vanished(_) => {}
             Listed::Batch(entries) if entries.is_empty() => {}
             Listed::Batch(_) => return Ok(true),
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(false),
@@ -136,6 +137,7 @@ fn one_by_one(steps: BoxStream<'static, Listed>, tell: Tell) -> BoxStream<'stati
     let entries = steps.flat_map(move |step| {
         let items: Vec<Result<Entry, Error>> = match step {
             Listed::Batch(entries) => entries.into_iter().filter(|e| copiable(e, &tell)).map(Ok).collect(),
+            Listed::Vanished(_) => Vec::new(),
             // A mount point that is left out is no error.
             Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => Vec::new(),
             Listed::Failed { error, .. } => {

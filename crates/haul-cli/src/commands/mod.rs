@@ -16,6 +16,7 @@ pub mod copyurl;
 pub mod cryptcheck;
 pub mod cryptdecode;
 pub mod dcp;
+pub mod dedupe;
 pub mod delete;
 pub mod deletefile;
 pub mod dvc;
@@ -152,6 +153,7 @@ pub enum Command {
     /// Example: haul dcp -p /scratch/run42 /project/run42
     #[command(disable_help_flag = true)]
     Dcp(dcp::Args),
+    Dedupe(dedupe::Args),
     /// Delete the files in a path
     ///
     /// Keeps to the filter and leaves directories. To delete a path with all that is in it, use purge.
@@ -396,6 +398,7 @@ impl Command {
             #[cfg(feature = "http")]
             Command::Copyurl(args) => copyurl::run(args, context).await,
             Command::Dcp(args) => dcp::run(args, context).await,
+            Command::Dedupe(args) => dedupe::run(args, context).await,
             Command::Delete(args) => delete::run(args, context).await,
             Command::Deletefile(args) => deletefile::run(args, context).await,
             Command::Dvc(args) => dvc::run(args, context).await,

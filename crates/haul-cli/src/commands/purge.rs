@@ -78,7 +78,7 @@ async fn delete_files(store: &Arc<dyn Store>, dir: &Key, failures: &mut Failures
                 }
             }
             Listed::Failed { error, .. } => failures.add(error),
-            Listed::End => {}
+            Listed::Vanished(_) | Listed::End => {}
         }
     }
     dirs

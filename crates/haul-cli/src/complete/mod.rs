@@ -222,7 +222,8 @@ fn on_remote(current: &str, typed: &Typed) -> Vec<String> {
                 ListRequest { prefix: begun.as_bytes().to_vec(), limit: Some(MOST), ..ListRequest::default() };
             let mut listing = store.list(request);
             let mut names = Vec::new();
-            while let Some(Listed::Batch(entries)) = listing.next().await {
+            while let Some(step @ (Listed::Batch(_) | Listed::Vanished(_))) = listing.next().await {
+                let Listed::Batch(entries) = step else { continue };
                 for entry in entries {
                     // A directory's key ends in a slash.
                     names.extend(std::str::from_utf8(entry.key.stored()).map(|name| format!("{folder}{name}")));

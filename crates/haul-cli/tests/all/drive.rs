@@ -57,6 +57,99 @@ fn haul_and_rclone_read_what_the_other_wrote() {
     assert_eq!(haul(&["lsf", "-R", "g:haul"]).ok().out, "moved\n");
 }
 
+/// Files and folders of one name, alike for both: haul and rclone leave the same.
+#[test]
+fn duplicates_go_as_rclone_lets_them_go() {
+    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
+    let section = format!(
+        "[g]\ntype = drive\nclient_id = x\nclient_secret = y\ntoken = {}\ntoken_url = {}/token\nscope = drive\n",
+        sim.token(),
+        sim.endpoint()
+    );
+    fs::write(lab.config(), &section).expect("written");
+    let endpoint = sim.endpoint();
+    let haul = |args: &[&str]| lab.haul(&[args, &["--drive-endpoint", &endpoint]].concat());
+    let [ours, theirs] = ["haul", "rclone"].map(|name| sim.add_folder("root", name));
+    let fill = |top: &str, name: &str| {
+        let dir = sim.add_folder(top, name);
+        for (content, time) in [("one", 1), ("one", 2), ("second!", 9), ("the third one", 7)] {
+            sim.date(&sim.add_file(&dir, "a.txt", content.as_bytes()), 1_600_000_000 + time);
+        }
+        sim.add_file(&dir, "a-1.txt", b"taken");
+        for (inner, content) in [("x", "1"), ("x", "1"), ("y", "2")] {
+            let folder = sim.add_folder(&dir, "d");
+            sim.add_file(&sim.add_folder(&folder, "deep"), inner, content.as_bytes());
+        }
+        dir
+    };
+    let interceptor = lab.has_rclone().then(|| Interceptor::start(&lab, &[("www.googleapis.com", sim.address())]));
+    for (mode, left) in [
+        ("skip", &["a.txt=one", "a.txt=second!", "a.txt=the third one"][..]),
+        ("newest", &["a.txt=second!"]),
+        ("oldest", &["a.txt=one"]),
+        ("largest", &["a.txt=the third one"]),
+        ("smallest", &["a.txt=one"]),
+        ("rename", &["a-2.txt", "a-3.txt", "a-4.txt"]),
+    ] {
+        let (dir, path) = (fill(&ours, mode), format!("g:haul/{mode}"));
+        let before = sim.tree(&dir);
+        haul(&["dedupe", "--dry-run", mode, &path]).ok();
+        let listed = haul(&["dedupe", "list", &path]).ok().out;
+        assert!(listed.starts_with("a.txt: 4 files\n   1: 3 B, 2020-09-13 12:26:41 UTC, md5 f97c5d29"), "{listed}");
+        assert!(listed.contains("\nd/: 3 directories of this name"), "{listed}");
+        assert_eq!(sim.tree(&dir), before, "neither changes anything");
+        let refused = haul(&["dedupe", &path]);
+        assert_eq!((refused.code, sim.tree(&dir) == before), (2, true), "{}", refused.err);
+        haul(&["dedupe", mode, &path]).ok();
+        let names = |tree: Vec<String>| match mode {
+            "rename" => tree.iter().map(|line| line.split('=').next().unwrap_or_default().to_owned()).collect(),
+            _ => tree,
+        };
+        let taken = if mode == "rename" { "a-1.txt" } else { "a-1.txt=taken" };
+        let below = if mode == "rename" { ["d/deep/x", "d/deep/y"] } else { ["d/deep/x=1", "d/deep/y=2"] };
+        let mut want: Vec<&str> = left.iter().copied().chain([taken, "d/", "d/deep/"]).chain(below).collect();
+        want.sort();
+        let kept = names(sim.tree(&dir));
+        assert_eq!(kept, want, "{mode}");
+        if let Some(Some(interceptor)) = &interceptor {
+            let theirs = fill(&theirs, mode);
+            let (proxy, ca) = (interceptor.url(), interceptor.ca().display().to_string());
+            let (place, pace) = (format!("g:rclone/{mode}"), ["--drive-pacer-min-sleep", "1ms", "--retries", "1"]);
+            let args = ["dedupe", mode, &place, "--http-proxy", &proxy, "--ca-cert", &ca];
+            lab.rclone(&[&args[..], &pace].concat()).ok();
+            assert_eq!(names(sim.tree(&theirs)), kept, "rclone's {mode}");
+        }
+    }
+}
+
+/// Files of one content have names of their own: all but one go, where that one stands out.
+#[test]
+fn files_of_one_content_are_found_by_their_hash() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    let sim = DriveSim::start(Settings::default());
+    let section = format!("[g]\ntype = drive\nclient_id = x\ntoken = {}\nendpoint = {}\n", sim.token(), sim.endpoint());
+    fs::write(lab.config(), section).expect("written");
+    for (name, content, time) in
+        [("a", "same", 1), ("b", "same", 3), ("c", "same", 2), ("d", "else", 1), ("e", "", 1), ("f", "", 2)]
+    {
+        sim.date(&sim.add_file("root", name, content.as_bytes()), 1_600_000_000 + time);
+    }
+    let listed = lab.haul(&["dedupe", "--by-hash", "list", "g:"]).ok().out;
+    assert!(listed.starts_with("a: 3 files\n") && listed.lines().count() == 4, "{listed}");
+    lab.haul(&["dedupe", "--by-hash", "newest", "g:"]).ok();
+    assert_eq!(sim.tree("root"), ["b=same", "d=else", "e=", "f="]);
+    fs::create_dir(lab.path("here")).expect("folder");
+    let refused = lab.haul(&["dedupe", "newest", "@here"]);
+    assert!(refused.code != 0 && refused.err.contains("only --by-hash can find duplicates"), "{}", refused.err);
+    let refused = lab.haul(&["dedupe", "sideways", "g:"]);
+    let modes = "interactive, skip, first, newest, oldest, largest, smallest, rename, list";
+    assert!(
+        refused.code == 2 && refused.err.contains(&format!("sideways is no mode: use one of {modes}")),
+        "{}",
+        refused.err
+    );
+}
+
 #[test]
 fn a_shared_drive_is_chosen() {
     let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));

@@ -5,6 +5,7 @@ use haul_testkit::{
     amount,
     cloudsim::Cloudsim,
     folder::{noise, write},
+    interceptor::Interceptor,
     lab::{Lab, Ran, until},
     minio::Minio,
     proxy::{Fault, Proxy, When},
@@ -15,6 +16,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::PathBuf,
+    sync::mpsc,
     thread,
 };
 
@@ -35,6 +37,49 @@ const ONCE: [&str; 2] = ["--retries=1", "--low-level-retries=1"];
 fn journals(lab: &Lab) -> Vec<PathBuf> {
     let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs"));
     jobs.map_or_else(|_| Vec::new(), |all| all.map(|entry| entry.unwrap().path()).collect())
+}
+
+/// AWS's own token service is asked as the options say, and what it gives signs the requests that follow.
+#[test]
+fn a_role_is_assumed_with_an_external_id() {
+    let lab = Lab::new(HAUL);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let Some(interceptor) = Interceptor::start(&lab, &[("sts.us-east-1.amazonaws.com", address)]) else { return };
+    let (told, heard) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut head) = (stream.unwrap(), Vec::new());
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let body = match head.contains("AssumeRole") {
+                true => {
+                    "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>KEY</AccessKeyId>\
+                     <SecretAccessKey>SECRET</SecretAccessKey><SessionToken>TOKEN</SessionToken>\
+                     <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
+                }
+                false => "<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>",
+            };
+            let _ = told.send(head);
+            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    let section = format!(
+        "[r]\ntype = s3\nprovider = AWS\nendpoint = http://{address}\naccess_key_id = a\nsecret_access_key = b\n\
+         role_arn = arn:aws:iam::123456789012:role/reader\nrole_external_id = who-else\nrole_session_name = nightly\n"
+    );
+    fs::write(lab.config(), section).unwrap();
+    let ca = interceptor.ca().display().to_string();
+    let ran =
+        lab.haul_command(&["lsd", "r:", "--ca-cert", &ca]).env("HTTPS_PROXY", interceptor.url()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let heard: Vec<String> = heard.try_iter().collect();
+    assert!(heard[0].contains("ExternalId=who-else") && heard[0].contains("RoleSessionName=nightly"), "{}", heard[0]);
+    assert!(heard[1].to_lowercase().contains("x-amz-security-token: token"), "{}", heard[1]);
 }
 
 /// Every row that says what providers do differently, with the journal on, which knows checksums that not every provider takes.

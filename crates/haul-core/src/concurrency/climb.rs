@@ -12,7 +12,7 @@ use std::time::Duration;
 const MORE: f64 = 1.2;
 /// … must bring this much more goodput …
 const GROWTH: f64 = 1.1;
-/// … or it is a strike, of which so many in a row end the doubling (BBR's startup ends after three rounds below 1.25).
+/// … or it is a strike; this many in a row end the doubling (BBR's startup ends after three rounds below 1.25).
 const STRIKES: u8 = 2;
 /// Then the fewest requests are kept whose goodput was this part of the best.
 const AS_GOOD: f64 = 0.95;
@@ -21,7 +21,7 @@ const ROUNDS: usize = 16;
 
 /// Bodies this long are judged by the bytes that flow, before they end …
 const LONG: f64 = 4.0 * FRAME;
-/// … after so many seconds, and so many bytes for each request in flight.
+/// … after this many seconds, and this many bytes for each request in flight.
 const STREAMED: f64 = 0.25;
 const FRAME: f64 = 1_048_576.0;
 /// Mean size of a body from which bytes count at the start.
@@ -105,7 +105,7 @@ pub(super) struct Climb {
 
 #[derive(Debug)]
 enum Phase {
-    /// Doubling. The round ends when so many were answered, one of them from this number on.
+    /// Doubling. The round ends when this many were answered, one of them from this number on.
     Start { first: u64, answers: u64, strikes: u8, rounds: Vec<Span> },
     /// The limit was changed; nothing is measured before then.
     Settle(Duration),

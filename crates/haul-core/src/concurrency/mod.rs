@@ -95,7 +95,7 @@ const BOUND: Duration = Duration::from_secs(1);
 
 /// More connections than the other side takes: when this part of the last requests was dropped, …
 const DROPPED: f64 = 0.12;
-/// … which are about as many as the limit, but at least so many.
+/// … which are about as many as the limit, but at least this many.
 const DROPPED_OF: usize = 32;
 
 /// Length of the intervals that are measured for [`Shown`], at least.

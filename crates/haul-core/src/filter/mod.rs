@@ -7,6 +7,7 @@
 pub mod first_match;
 mod glob;
 mod partition;
+pub mod portable;
 mod rules;
 
 pub use glob::Pattern;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex};
 
 /// What the user gave, in the order in which it counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FilterSpec {
     /// Rules in rclone's `--filter` form: `+ pattern`, `- pattern`, `!`.
     pub rules: Vec<String>,

@@ -19,12 +19,10 @@ const ALLOWED: &[(&str, &str)] = &[
     // Stores whose requests, reads and writes are one client that is yet to be taken apart.
     ("address credentials delete list meta options proof read service sign versions", "s3"),
     ("copy resume upload", "s3"),
-    ("change upload", "drive, gcs, onedrive"),
-    ("choose documents facts options service", "drive"),
-    ("choose options", "onedrive"),
-    ("read service", "onedrive"),
-    ("change list options read service upload", "box"),
-    ("change gather list options read service upload", "dropbox"),
+    (
+        "gather place service",
+        "Dropbox commits for one request of an account at a time, so what waits for it is shared as the client is",
+    ),
     ("change chunks list proof upload", "webdav"),
 ];
 

@@ -1,6 +1,7 @@
 //! rclone's filter language as a table: rules, what they keep of one tree, which directories they never open. Every line
 //! was tried on rclone 1.75.1 (`lsf -R --files-only` and `lsf -R --dirs-only` on the same tree).
 
+use crate::crossed::crossed;
 use haul_core::{
     Entry, Key, Mtime,
     filter::{Filter, FilterSpec, parse_lines},
@@ -292,6 +293,28 @@ fn opens_the_directories_that_rclone_opens() {
         let topmost = shut.iter().filter(|dir| !shut.iter().any(|d| d != *dir && dir.starts_with(d)));
         assert_eq!(topmost.copied().collect::<BTreeSet<_>>(), set(expected), "{rules:?} {flags}");
     }
+}
+
+#[test]
+fn a_filter_that_crossed_a_wire_says_the_same() {
+    for (rules, flags, ..) in CASES {
+        let filter = Filter::new(spec(rules, flags)).unwrap().for_destination();
+        let other = crossed(&filter);
+        for (key, size) in TREE {
+            let entry = Entry::file(Key::from(*key), *size);
+            assert_eq!(filter.wants(&entry), other.wants(&entry), "{rules:?} {flags} {key}");
+        }
+        for dir in all_dirs(TREE.iter().map(|(key, _)| *key)) {
+            assert_eq!(filter.descend(dir.as_bytes()), other.descend(dir.as_bytes()), "{rules:?} {flags} {dir}");
+        }
+    }
+    let names = |count: usize| {
+        let files_from = Some((0..count).map(|n| format!("d{n:06}/\u{e9}").into_bytes()).collect());
+        Filter::new(FilterSpec { files_from, newer_than: Some(Mtime(5)), ..FilterSpec::default() }).unwrap()
+    };
+    let other = crossed(&names(3));
+    assert!(other.descend(b"d000002/") && !other.descend(b"d000003/"));
+    assert!(!names(200_000).is_portable(), "a list of names that is longer than a message");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod circles;
 mod concurrency;
+mod crossed;
 mod filter_table;
 mod layering;
 mod rsync_filter;

@@ -1,6 +1,7 @@
 //! rsync's filter rules as a table: what is hidden at the source, what is protected at the destination. That rsync itself
 //! sees them so is tried in haul-cli's tests.
 
+use crate::crossed::{Asked, crossed};
 use haul_core::{
     Entry, Key,
     filter::{
@@ -246,6 +247,26 @@ fn only_what_arguments_name_is_seen() {
     let may = |filter: &Filter, name: &str| filter.may_delete(&Key::new(name), false);
     let f = filter(&["P keep"], Some((&["a", "d/e"], true)), "");
     assert!(may(&f, "d/e/x") && !may(&f, "d/x") && !may(&f, "other") && !may(&f, "d/e/keep"));
+}
+
+#[test]
+fn rules_that_no_directory_adds_to_cross_a_wire() {
+    let only = Some((&["src/d", "src/e/f"][..], true));
+    for (rules, only) in
+        [(&["- *.o", "+ /src/d/**/k", "-s d/x/", "P q"][..], None), (&["-/ /top/src/d/x", "-! *x*"], None), (&[], only)]
+    {
+        let near = filter(rules, only, if only.is_some() { "" } else { "src/" });
+        for near in [near.clone(), near.for_destination()] {
+            let far = crossed(&near);
+            for name in ["a.o", "d/", "d/x/", "d/x/k", "d/x/y/k", "d/q", "e/", "e/f", "src/d/", "src/e/f/g", "src/g/"] {
+                assert_eq!(wants(&near, name), wants(&far, name), "{rules:?} {name}");
+                let key = Key::new(name);
+                assert_eq!(near.may_delete(&key, false), far.may_delete(&key, false), "{rules:?} {name}");
+            }
+        }
+    }
+    let per_dir = filter(&[": .rules"], None, "");
+    assert!(!per_dir.is_portable() && serde_json::to_string(&Asked { filter: Some(Arc::new(per_dir)) }).is_err());
 }
 
 #[test]

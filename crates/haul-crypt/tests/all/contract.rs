@@ -114,6 +114,7 @@ async fn listed(store: &dyn Store) -> Vec<String> {
     let tell = |listed| match listed {
         Listed::Batch(entries) => entries.iter().map(|e| format!("{} {}", e.key, e.size)).collect::<Vec<_>>(),
         Listed::Failed { lost, error } => vec![format!("lost {}: {:?}", lost.from, error.kind())],
+        Listed::Vanished(key) => vec![format!("vanished: {key}")],
         Listed::End => vec!["end".to_owned()],
     };
     store.list(ListRequest::all()).map(tell).concat().await

@@ -59,6 +59,7 @@ async fn listed(store: &dyn Store) -> Vec<String> {
         match listed {
             Listed::Batch(batch) => told.extend(batch.iter().map(|entry| entry.key.to_string())),
             Listed::Failed { lost, error } => told.push(format!("{}: {:?}", lost.from, error.kind())),
+            Listed::Vanished(_) => {}
             Listed::End => told.push("end".into()),
         }
     }
@@ -274,14 +275,12 @@ async fn documents_are_files_whose_size_is_known_once_they_are_made() {
             to: Key::new(to),
             spec: WriteSpec::default(),
             how: CopyHow::Rename,
-            log: None,
         }],
-        progress: None,
         links: Default::default(),
     };
-    let refused = store.copy(rename("other.docx")).await.remove(0).unwrap_err();
+    let refused = store.copy(rename("other.docx"), Default::default()).await.remove(0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
-    store.copy(rename("d/other.pdf")).await.remove(0).expect("moved");
+    store.copy(rename("d/other.pdf"), Default::default()).await.remove(0).expect("moved");
     assert_eq!(get(&*store, "d/other.pdf").await, b"printed anew");
     assert!(sim.held().1 == 0 && entry(&*store, "plan.pdf").await.is_none());
     assert!(entry(&*open_with(&sim, "", &[("skip_gdocs", "true")]), "d/other.pdf").await.is_none());

@@ -55,6 +55,7 @@ pub async fn listed(store: &dyn Store, request: ListRequest) -> Vec<String> {
         match listed {
             Listed::Batch(batch) => out.extend(batch.iter().map(|entry| entry.key.to_string())),
             Listed::Failed { error, .. } => out.push(format!("failed: {:?}", error.kind())),
+            Listed::Vanished(_) => {}
             Listed::End => out.push("end".into()),
         }
     }

@@ -5,14 +5,14 @@ use crate::{
     channel::WINDOW,
     crc64,
     frame::{Frame, Kind, PIECE},
-    message::{self, Answer, Asking, Folder, Request, Told},
+    message::{self, Answer, Asking, Folder, Request},
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Version, listing::Lost};
 use haul_store::{
-    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Gone, Late, ListRequest, Payload, Progress,
-    SettleItem, Stored, WriteSpec, disk, offered,
+    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, SettleItem,
+    Stored, Watch, WriteSpec, disk, offered,
 };
 use std::{
     ops::Range,
@@ -173,8 +173,8 @@ async fn in_folder(
     let store = &folder.store;
     let answer = match request {
         Request::Open(_) => unreachable!("it is answered before"),
-        Request::List(request, told) => {
-            list(folder, request, told, replies).await;
+        Request::List(request) => {
+            list(folder, request, replies).await;
             return Ok(());
         }
         Request::Stat(key) => Answer::Entry(near_entry(folder, store.stat(&far(folder, &key)).await?)),
@@ -230,7 +230,7 @@ async fn in_folder(
             store.make_dir(&far(folder, &key), &spec).await?;
             Answer::Done
         }
-        Request::Copy { from, items } => copy(session, folder, from, items, replies).await?,
+        Request::Copy(batch) => copy(session, folder, batch, replies).await?,
         Request::SetMeta(key, mtime, meta) => {
             store.set_meta(&far(folder, &key), mtime, meta.as_ref()).await?;
             Answer::Done
@@ -280,20 +280,16 @@ async fn in_folder(
 }
 
 /// A listing, as it comes.
-async fn list(folder: &Opened, request: ListRequest, told: Told, replies: &Replies) {
-    let (tell, mut gone) = mpsc::unbounded_channel();
+async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
     let request = ListRequest {
         prefix: [&folder.below[..], &request.prefix].concat(),
         after: request.after.map(|key| far(folder, &key)),
-        gone: told.gone.then(|| Gone(Arc::new(move |key: &Key| drop(tell.send(key.clone()))))),
+        // It speaks of the near end's keys.
+        prune_by: request.prune_by.filter(|_| folder.below.is_empty()),
         ..request
     };
     let mut listing = folder.store.list(request);
     while let Some(listed) = listing.next().await {
-        // Before what comes after them: who hears `End` has heard all.
-        while let Ok(key) = gone.try_recv() {
-            replies.next(Answer::Gone(near_key(folder, &key))).await;
-        }
         match listed {
             Listed::Batch(entries) => {
                 let mut entries = entries.into_iter().map(|entry| near_entry(folder, entry));
@@ -312,6 +308,7 @@ async fn list(folder: &Opened, request: ListRequest, told: Told, replies: &Repli
                 };
                 replies.next(Answer::Lost(lost, near(folder, error))).await;
             }
+            Listed::Vanished(key) => replies.next(Answer::Vanished(near_key(folder, &key))).await,
             Listed::End => return replies.end(Answer::End).await,
         }
     }
@@ -380,29 +377,19 @@ fn block(file: &std::fs::File, range: Range<u64>) -> Result<Bytes> {
 }
 
 /// Copies from another folder of this machine.
-async fn copy(
-    session: &Session,
-    folder: &Opened,
-    from: Vec<u8>,
-    items: Vec<CopyItem>,
-    replies: &Replies,
-) -> Result<Answer> {
-    let (source, place) = source(session, folder, from)?;
-    let items =
-        items.into_iter().map(|item| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item });
+async fn copy(session: &Session, folder: &Opened, asked: CopyBatch, replies: &Replies) -> Result<Answer> {
+    let (source, place) = source(session, folder, asked.from.to_vec())?;
+    let here = |item: CopyItem| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item };
+    let items = asked.items.into_iter().map(here).collect();
     let (id, first) = (replies.id, replies.first.clone());
-    let progress = move |item: usize, bytes: u64| {
+    let watch = Watch::new(move |item, bytes| {
         if let Ok(frame) = message::frame(Kind::Answer, id, &Answer::Progress(item, bytes)) {
             let _ = first.send(frame);
         }
-    };
-    let batch = CopyBatch {
-        from: place,
-        items: items.collect(),
-        progress: Some(Progress(Arc::new(progress))),
-        links: Default::default(),
-    };
-    let answers: Vec<Result<Stored>> = folder.store.copy(batch).await;
+    });
+    // How the near end shows links of another store says nothing of this one.
+    let batch = CopyBatch { from: place, items, links: Default::default() };
+    let answers: Vec<Result<Stored>> = folder.store.copy(batch, watch).await;
     Ok(Answer::Copied(near_each(folder, answers)))
 }
 

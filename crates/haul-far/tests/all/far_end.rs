@@ -100,6 +100,7 @@ async fn a_listing_that_is_cut_says_what_it_did_not_see() {
         match listed {
             Listed::Batch(entries) => seen += entries.len(),
             Listed::Failed { lost: range, .. } => lost = Some(range),
+            Listed::Vanished(_) => {}
             Listed::End => ended = true,
         }
     }

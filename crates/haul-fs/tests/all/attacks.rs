@@ -135,11 +135,11 @@ async fn a_folder_that_becomes_a_link_leads_no_copy_out() {
                 to: key(number),
                 spec: WriteSpec::default(),
                 how: CopyHow::Copy,
-                log: None,
             };
             let items = (0..FILES).map(item).collect();
-            let answers =
-                store.copy(CopyBatch { from: from.clone(), items, progress: None, links: Default::default() }).await;
+            let answers = store
+                .copy(CopyBatch { from: from.clone(), items, links: Default::default() }, Default::default())
+                .await;
             answers.into_iter().map(|answer| answer.map(drop)).collect()
         })
         .await;

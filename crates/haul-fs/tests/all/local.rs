@@ -2,10 +2,14 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime, plan::Replace};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Mtime,
+    filter::{Filter, FilterSpec},
+    plan::Replace,
+};
 use haul_store::{
-    Body, Cleanup, CopyBatch, CopyHow, CopyItem, Gone, Late, Links, ListRequest, Part, Payload, Progress, Sent, Store,
-    Unfinished, WriteSpec,
+    Body, Cleanup, CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Part, Payload, Sent, Store, Unfinished,
+    Watch, WriteSpec,
 };
 use haul_testkit::{disk::open, peers};
 use std::{
@@ -15,7 +19,7 @@ use std::{
         fs::{FileExt, MetadataExt, PermissionsExt, symlink},
     },
     path::Path,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 use tempfile::{TempDir, tempdir};
@@ -28,6 +32,7 @@ async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<
         match listed {
             Listed::Batch(batch) => entries.extend(batch),
             Listed::Failed { lost, error } => failed.push((lost, error)),
+            Listed::Vanished(_) => {}
             Listed::End => ended = true,
         }
     }
@@ -55,7 +60,7 @@ async fn put_at(store: &Arc<dyn Store>, key: &Key, bytes: &[u8], spec: WriteSpec
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {
     let (from, to) = (Key::new(from), Key::new(to));
-    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), how: CopyHow::Copy, log: None }
+    CopyItem { from, want: None, size, to, spec: WriteSpec::default(), how: CopyHow::Copy }
 }
 
 async fn copy(
@@ -64,7 +69,7 @@ async fn copy(
     items: Vec<CopyItem>,
 ) -> Vec<haul_core::Result<haul_store::Stored>> {
     let from = from.caps().domain.clone().unwrap().place;
-    to.copy(CopyBatch { from, items, progress: None, links: Default::default() }).await
+    to.copy(CopyBatch { from, items, links: Default::default() }, Watch::default()).await
 }
 
 fn tree() -> TempDir {
@@ -92,8 +97,8 @@ async fn a_tree_is_listed_in_key_order() {
         let request = ListRequest { after: Some(Key::new(after)), ..ListRequest::all() };
         assert_eq!(keys(&store, request).await, all[at + 1..], "after {after}");
     }
-    let descend: haul_store::Descend = Arc::new(|key| key != b"a/");
-    let request = ListRequest { descend: Some(descend), ..ListRequest::all() };
+    let spec = FilterSpec { rules: vec!["- /a/".into()], ..FilterSpec::default() };
+    let request = ListRequest { prune_by: Some(Arc::new(Filter::new(spec).unwrap())), ..ListRequest::all() };
     assert_eq!(keys(&store, request).await, ["a-b", "a0", "b/", "b/c/", "b/c/d", "empty/"]);
     let request = ListRequest { limit: Some(3), ..ListRequest::all() };
     let (limited, failed, ended) = list(&store, request).await;
@@ -106,27 +111,28 @@ async fn a_tree_is_listed_in_key_order() {
 #[tokio::test]
 async fn what_goes_while_it_is_listed_is_told() {
     let dir = tempdir().unwrap();
-    for name in ["a/x", "b/y", "c"] {
-        fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
-        fs::write(dir.path().join(name), name).unwrap();
+    // A batch is given out in the first directory, while those that come soon are read ahead, and the last isn't.
+    let names = (0..1000).map(|n| format!("a/{n}")).chain((0..30).map(|n| format!("d{n:02}/x")));
+    for name in names {
+        fs::create_dir_all(dir.path().join(&name).parent().unwrap()).unwrap();
+        fs::write(dir.path().join(&name), "").unwrap();
     }
     let store = open(dir.path(), Links::Skip);
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (tell, b) = (told.clone(), dir.path().join("b"));
-    // It is asked before the directory is read.
-    let descend = move |key: &[u8]| {
-        if key == b"b/" && b.exists() {
-            fs::rename(&b, b.with_file_name("0")).unwrap();
+    let mut listing = store.list(ListRequest::all());
+    let first = listing.next().await.unwrap();
+    assert!(matches!(&first, Listed::Batch(entries) if entries.len() == 1000));
+    fs::rename(dir.path().join("d29"), dir.path().join("0")).unwrap();
+    let (mut seen, mut vanished, mut ended) = (0, Vec::new(), false);
+    while let Some(step) = listing.next().await {
+        match step {
+            Listed::Batch(entries) => seen += entries.len(),
+            Listed::Vanished(key) => vanished.push(key.to_string()),
+            Listed::Failed { error, .. } => panic!("{error}"),
+            Listed::End => ended = true,
         }
-        true
-    };
-    let request = ListRequest {
-        descend: Some(Arc::new(descend)),
-        gone: Some(Gone(Arc::new(move |key| tell.lock().unwrap().push(key.to_string())))),
-        ..ListRequest::all()
-    };
-    assert_eq!(keys(&store, request).await, ["a/", "a/x", "c"]);
-    assert_eq!(*told.lock().unwrap(), ["b/"]);
+    }
+    // What was left of the first directory's 1001 names, and 29 directories with a file each.
+    assert_eq!((seen, vanished, ended), (1 + 58, vec!["d29/".to_owned()], true));
 }
 
 #[tokio::test]
@@ -356,11 +362,10 @@ async fn a_copy_whose_hidden_file_was_replaced_is_not_published() {
             fs::write(&path, b"something else").unwrap();
         }
     };
-    let progress = Some(Progress(Arc::new(replace)));
     let domain = src.caps().domain.clone().unwrap();
     let items = vec![item("big", "big", 24 << 20)];
-    let batch = CopyBatch { from: domain.place, items, progress, links: Default::default() };
-    let error = dst.copy(batch).await.remove(0).unwrap_err();
+    let batch = CopyBatch { from: domain.place, items, links: Default::default() };
+    let error = dst.copy(batch, Watch::new(replace)).await.remove(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Changed, "{error}");
     assert_eq!(fs::read_dir(to.path()).unwrap().count(), 0);
 }

@@ -302,11 +302,10 @@ async fn copies_take_as_many_requests_as_they_take() {
         to: Key::new("g"),
         spec: WriteSpec::default(),
         how: haul_store::CopyHow::Copy,
-        log: None,
     };
     let from = store.caps().domain.as_ref().expect("a domain").place.clone();
-    let batch = haul_store::CopyBatch { from, items: vec![item], progress: None, links: Default::default() };
-    store.copy(batch).await.remove(0).expect("copied");
+    let batch = haul_store::CopyBatch { from, items: vec![item], links: Default::default() };
+    store.copy(batch, Default::default()).await.remove(0).expect("copied");
     assert_eq!(sim.counts().get("rewrite"), Some(&3));
     assert!(get(&*store, "g").await == bytes);
 }

@@ -43,6 +43,7 @@ async fn listed(store: &dyn Store) -> Vec<String> {
         match listed {
             Listed::Batch(batch) => out.extend(batch.iter().map(|entry| format!("{} {}", entry.key, entry.size))),
             Listed::Failed { lost, error } => out.push(format!("lost {}: {:?}", lost.from, error.kind())),
+            Listed::Vanished(_) => {}
             Listed::End => out.push("end".into()),
         }
     }

@@ -85,6 +85,7 @@ async fn list(store: &Arc<dyn Store>) -> Result<Vec<Entry>> {
         match step {
             Listed::Batch(batch) => entries.extend(batch),
             Listed::Failed { error, .. } => return Err(error),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(entries),
         }
     }

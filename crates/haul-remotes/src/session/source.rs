@@ -51,6 +51,7 @@ pub async fn key(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
             },
             Listed::Failed { error, .. } if error.kind() == ErrorKind::Denied => return file(parent, name).await,
             Listed::Failed { error, .. } => return Err(error.into()),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(None),
         }
     }

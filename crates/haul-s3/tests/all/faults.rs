@@ -392,8 +392,8 @@ async fn copy_one(store: &S3) -> haul_core::Result<haul_store::Stored> {
 async fn copy_as(store: &S3, want: Option<Version>, how: CopyHow) -> haul_core::Result<haul_store::Stored> {
     let from = store.caps().domain.as_ref().unwrap().place.clone();
     let (from_key, to) = (Key::new("a"), Key::new("b"));
-    let item = CopyItem { from: from_key, to, size: 1, want, spec: WriteSpec::default(), how, log: None };
-    store.copy(CopyBatch { from, items: vec![item], progress: None, links: Default::default() }).await.remove(0)
+    let item = CopyItem { from: from_key, to, size: 1, want, spec: WriteSpec::default(), how };
+    store.copy(CopyBatch { from, items: vec![item], links: Default::default() }, Default::default()).await.remove(0)
 }
 
 #[tokio::test]
@@ -689,6 +689,7 @@ async fn steps(store: &S3) -> Vec<String> {
     let show = |step| match step {
         Listed::Batch(entries) => entries.iter().map(|e| e.key.display().into_owned()).collect::<Vec<_>>().join(" "),
         Listed::Failed { lost, error } => format!("lost from {:?}: {}", lost.from, error.message()),
+        Listed::Vanished(key) => format!("vanished: {key}"),
         Listed::End => "end".to_owned(),
     };
     store.list(ListRequest::all()).map(show).collect().await

@@ -110,6 +110,7 @@ async fn list(store: &S3, request: ListRequest) -> Result<Vec<Entry>> {
         match step {
             Listed::Batch(entries) => all.extend(entries),
             Listed::Failed { error, .. } => return Err(error),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(all),
         }
     }
@@ -452,7 +453,6 @@ async fn copies_inside_the_service() {
         to: Key::new(to),
         spec: WriteSpec::default(),
         how: CopyHow::Copy,
-        log: None,
     };
     let mut renamed = item("a b%é", "renamed", 5);
     renamed.spec.mtime = Some(Mtime::new(7, 0));
@@ -467,10 +467,9 @@ async fn copies_inside_the_service() {
             item("missing", "x", 1),
             stale,
         ],
-        progress: None,
         links: Default::default(),
     };
-    let answers = target.copy(batch).await;
+    let answers = target.copy(batch, Default::default()).await;
     assert!(answers[..3].iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(answers[3].as_ref().unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(answers[4].as_ref().unwrap_err().kind(), ErrorKind::Changed);
@@ -487,7 +486,8 @@ async fn copies_inside_the_service() {
     let moved = CopyItem { how: CopyHow::Rename, ..item("a b%é", "moved", 5) };
     let from = store.caps().domain.as_ref().unwrap().place.clone();
     assert!(
-        target.copy(CopyBatch { from, items: vec![moved], progress: None, links: Default::default() }).await[0].is_ok()
+        target.copy(CopyBatch { from, items: vec![moved], links: Default::default() }, Default::default()).await[0]
+            .is_ok()
     );
     assert_eq!(store.stat(&Key::new("a b%é")).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(get(&target, "moved", None).await.unwrap().1, b"small");

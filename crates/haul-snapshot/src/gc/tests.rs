@@ -15,7 +15,9 @@ use haul_core::{
     job::Job,
 };
 use haul_mem::MemStore;
-use haul_store::{Admin, Caps, CopyBatch, Encrypted, Inodes, Links, Read, Resumable, Stored, Upload, WriteSpec};
+use haul_store::{
+    Admin, Caps, CopyBatch, Encrypted, Inodes, Lanes, Links, Read, Resumable, Stored, Upload, Watch, WriteSpec,
+};
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{ops::Range, path::Path};
 
@@ -313,8 +315,8 @@ impl Store for Sleepy {
         self.0.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        self.0.copy(batch)
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.0.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -323,6 +325,10 @@ impl Store for Sleepy {
 
     fn delete(&self, keys: Vec<(Key, Option<Pinned>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         self.0.delete(keys)
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.0.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

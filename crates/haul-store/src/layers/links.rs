@@ -8,9 +8,7 @@
 //! writing one is refused.
 
 use crate::{
-    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Encrypted, Gone,
-    Inodes, ListRequest, Progress, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
-    Unfinished, Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use futures::{
     StreamExt,
@@ -135,6 +133,7 @@ impl Asked {
             Listed::Failed { lost, error } => {
                 vec![Listed::Failed { lost: Lost { from: edge(lost.from), to: lost.to.map(edge) }, error }]
             }
+            Listed::Vanished(key) => vec![Listed::Vanished(Key::of_stored(key.as_bytes()))],
             Listed::End => vec![Listed::End],
         }
     }
@@ -158,11 +157,9 @@ impl Store for LinkFiles {
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
         let asked = Asked { prefix: request.prefix.clone(), after: request.after.clone() };
-        let gone =
-            request.gone.map(|Gone(tell)| Gone(Arc::new(move |key: &Key| tell(&Key::of_stored(key.as_bytes())))));
         let prefix = Key::new(&request.prefix).stored().to_vec();
         let after = request.after.as_ref().map(place);
-        let listing = self.inner.list(ListRequest { prefix, after, gone, ..request });
+        let listing = self.inner.list(ListRequest { prefix, after, ..request });
         listing.flat_map(move |listed| stream::iter(asked.above(listed))).boxed()
     }
 
@@ -190,8 +187,8 @@ impl Store for LinkFiles {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, progress, links } = batch;
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        let CopyBatch { from, items, links } = batch;
         let (mut numbers, mut goes) = (Vec::new(), Vec::new());
         let refused: Vec<Option<Error>> = items
             .into_iter()
@@ -205,12 +202,12 @@ impl Store for LinkFiles {
                 Err(error) => Some(error),
             })
             .collect();
-        let progress = progress.map(|told| Progress(Arc::new(move |at, bytes| (told.0)(numbers[at], bytes))));
+        let watch = watch.of(numbers);
         Box::pin(async move {
             if goes.is_empty() {
                 return refused.into_iter().flatten().map(Err).collect();
             }
-            let mut answers = self.inner.copy(CopyBatch { from, items: goes, progress, links }).await.into_iter();
+            let mut answers = self.inner.copy(CopyBatch { from, items: goes, links }, watch).await.into_iter();
             let missing = || Err(Error::new(ErrorKind::Io, "copy", "the store gave no answer for this"));
             refused.into_iter().map(|error| error.map_or_else(|| answers.next().unwrap_or_else(missing), Err)).collect()
         })
@@ -234,6 +231,10 @@ impl Store for LinkFiles {
         })
     }
 
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
+    }
+
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.inner.resumable().map(|_| self as &dyn Resumable)
     }
@@ -244,6 +245,10 @@ impl Store for LinkFiles {
 
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn doubles(&self) -> Option<&dyn Doubles> {
+        self.inner.doubles()
     }
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {

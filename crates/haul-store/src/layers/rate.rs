@@ -3,9 +3,7 @@
 
 use super::clock::Clock;
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Encrypted, Inodes, Late,
-    ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored, Unpublished, Upload,
-    WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted, Inodes, Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{
@@ -429,14 +427,14 @@ impl Store for Limited {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let on_this_machine = self.caps().domain.as_ref().is_some_and(|domain| domain.name == "local");
         let copies = |item: &CopyItem| matches!(item.how, CopyHow::Copy | CopyHow::Append { .. });
         if on_this_machine && self.is_limited() && batch.items.iter().any(copies) {
             // The kernel's copy can't be slowed down; streamed through the engine it can. What else goes along has no bytes.
             let keys: Vec<_> = batch.items.iter().map(|item| copies(item).then(|| item.to.clone())).collect();
             let items = batch.items.into_iter().filter(|item| !copies(item)).collect();
-            let others = self.inner.copy(CopyBatch { items, progress: None, ..batch });
+            let others = self.inner.copy(CopyBatch { items, ..batch }, Watch::default());
             return Box::pin(async move {
                 let mut others = others.await.into_iter();
                 let error = || Error::new(ErrorKind::Unsupported, "copy", "a bandwidth limit is set");
@@ -444,7 +442,7 @@ impl Store for Limited {
                 keys.into_iter().map(|key| key.map_or_else(&mut other, |key| Err(error().with_key(&key)))).collect()
             });
         }
-        self.inner.copy(batch)
+        self.inner.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -453,6 +451,10 @@ impl Store for Limited {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         self.inner.delete(keys)
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {
@@ -467,6 +469,10 @@ impl Store for Limited {
 
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin()
+    }
+
+    fn doubles(&self) -> Option<&dyn Doubles> {
+        self.inner.doubles()
     }
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {
@@ -555,7 +561,7 @@ impl Upload for LimitedUpload {
         Box::pin(async move {
             let Limited { inner, rate, clock } = &self.limited;
             let file = self.file;
-            if inner.caps().lanes.is_none() {
+            if inner.lanes().is_none() {
                 if self.limited.is_limited() {
                     rate.up.pass(file, payload.len(), &**clock).await;
                 }

@@ -7,9 +7,7 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Encrypted, Inodes, Late,
-    ListRequest, Meters, Part, Payload, Progress, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space,
-    Store, Stored, Unfinished, Unpublished, Upload, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Inodes, Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -242,15 +240,15 @@ impl Store for Retrying {
         Box::pin(async move { self.0.attempt(|| self.0.inner.make_dir(&key, &spec)).await })
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         Box::pin(async move {
             let count = batch.items.len();
-            let counts = batch.progress.clone().map(|progress| Arc::new(Counts::new(progress, count)));
+            let counts = Arc::new(Counts::new(watch, count));
             self.0
                 .batch(count, |numbers| {
                     let items: Vec<CopyItem> = numbers.iter().map(|n| batch.items[*n].clone()).collect();
-                    let progress = counts.as_ref().map(|counts| counts.begin(numbers));
-                    self.0.inner.copy(CopyBatch { from: batch.from.clone(), items, progress, links: batch.links })
+                    let batch = CopyBatch { from: batch.from.clone(), items, links: batch.links };
+                    self.0.inner.copy(batch, counts.begin(numbers))
                 })
                 .await
         })
@@ -268,6 +266,10 @@ impl Store for Retrying {
         })
     }
 
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.0.inner.lanes()
+    }
+
     fn resumable(&self) -> Option<&dyn Resumable> {
         self.0.inner.resumable().map(|_| self as &dyn Resumable)
     }
@@ -278,6 +280,10 @@ impl Store for Retrying {
 
     fn admin(&self) -> Option<&dyn Admin> {
         self.0.inner.admin().map(|_| self as &dyn Admin)
+    }
+
+    fn doubles(&self) -> Option<&dyn Doubles> {
+        self.0.inner.doubles().map(|_| self as &dyn Doubles)
     }
 
     fn encrypted(&self) -> Option<&dyn Encrypted> {
@@ -344,6 +350,39 @@ impl Inodes for Retrying {
         Box::pin(async move {
             let below = offered(self.0.inner.inodes(), "hash")?;
             self.0.attempt(|| below.hash(&key, version.as_ref(), &algos)).await
+        })
+    }
+}
+
+impl Doubles for Retrying {
+    fn all_in(&self, dir: &Key) -> BoxFuture<'_, Result<Vec<Entry>>> {
+        let dir = dir.clone();
+        Box::pin(async move {
+            let below = offered(self.0.inner.doubles(), "list")?;
+            self.0.attempt(|| below.all_in(&dir)).await
+        })
+    }
+
+    fn delete_one(&self, entry: &Entry) -> BoxFuture<'_, Result<()>> {
+        let entry = entry.clone();
+        Box::pin(async move {
+            let below = offered(self.0.inner.doubles(), "delete")?;
+            self.0.attempt(|| below.delete_one(&entry)).await
+        })
+    }
+
+    fn rename_one(&self, entry: &Entry, to: &Key) -> BoxFuture<'_, Result<()>> {
+        let (entry, to) = (entry.clone(), to.clone());
+        Box::pin(async move {
+            let below = offered(self.0.inner.doubles(), "rename")?;
+            self.0.attempt(|| below.rename_one(&entry, &to)).await
+        })
+    }
+
+    fn merge_dirs(&self, dirs: Vec<Entry>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let below = offered(self.0.inner.doubles(), "merge")?;
+            self.0.attempt(|| below.merge_dirs(dirs.clone())).await
         })
     }
 }
@@ -421,29 +460,25 @@ impl Encrypted for Retrying {
 
 /// Bytes that were reported of each item of a copy, so that those copied again aren't reported again.
 struct Counts {
-    progress: Progress,
+    watch: Watch,
     /// By item: reported in all, copied in this try.
     items: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Counts {
-    fn new(progress: Progress, count: usize) -> Self {
-        Counts { progress, items: Mutex::new(vec![(0, 0); count]) }
+    fn new(watch: Watch, count: usize) -> Self {
+        Counts { watch, items: Mutex::new(vec![(0, 0); count]) }
     }
 
     /// What to give along with a try of these items.
-    fn begin(self: &Arc<Self>, numbers: &[usize]) -> Progress {
+    fn begin(self: &Arc<Self>, numbers: &[usize]) -> Watch {
         let mut items = self.items.lock().unwrap_or_else(|e| e.into_inner());
         for number in numbers {
             items[*number].1 = 0;
         }
         drop(items);
-        let (counts, numbers) = (self.clone(), numbers.to_vec());
-        Progress(Arc::new(move |at, bytes| {
-            if let Some(number) = numbers.get(at) {
-                counts.add(*number, bytes);
-            }
-        }))
+        let counts = self.clone();
+        self.watch.through(numbers.to_vec(), move |number, bytes| counts.add(number, bytes))
     }
 
     fn add(&self, number: usize, bytes: u64) {
@@ -453,9 +488,7 @@ impl Counts {
         let new = copied.saturating_sub(*reported);
         *reported += new;
         drop(items);
-        if new > 0 {
-            (self.progress.0)(number, new);
-        }
+        self.watch.copied(number, new);
     }
 }
 
@@ -548,6 +581,7 @@ impl Listing {
                         return Some(Listed::Batch(batch));
                     }
                 }
+                Some(vanished @ Listed::Vanished(_)) => return Some(vanished),
                 Some(Listed::End) => {
                     self.inner = None;
                     return Some(Listed::End);

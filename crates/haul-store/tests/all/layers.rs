@@ -5,7 +5,7 @@ use futures::StreamExt;
 use haul_core::{ErrorKind, Key, Listed, Result, Retry, plan::Replace};
 use haul_mem::MemStore;
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Meters, Payload, Progress, Store, Stored, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Meters, Payload, Store, Stored, Watch, WriteSpec,
     layers::{LayerSettings, rate::Rate, stack},
 };
 use haul_testkit::{
@@ -127,6 +127,7 @@ async fn listed(store: &dyn Store, request: ListRequest) -> (Vec<String>, Vec<Er
         match listed {
             Listed::Batch(batch) => keys.extend(batch.iter().map(|e| e.key.to_string())),
             Listed::Failed { error, .. } => failed.push(error.kind()),
+            Listed::Vanished(_) => {}
             Listed::End => ended = true,
         }
     }
@@ -168,7 +169,7 @@ async fn a_copy_sent_again_is_counted_once() {
     let s = over(filled(&["a", "bb", "ccc"]).await, &[(Op::Copy, 1, fail)]);
     let counted = Arc::new(Mutex::new(Vec::new()));
     let sink = counted.clone();
-    let progress = Some(Progress(Arc::new(move |item, bytes| sink.lock().unwrap().push((item, bytes)))));
+    let watch = Watch::new(move |item, bytes| sink.lock().unwrap().push((item, bytes)));
     let item = |name: &str| CopyItem {
         from: Key::new(name),
         want: None,
@@ -176,11 +177,10 @@ async fn a_copy_sent_again_is_counted_once() {
         to: Key::new(format!("to/{name}")),
         spec: WriteSpec::default(),
         how: CopyHow::Copy,
-        log: None,
     };
     let from = s.store.caps().domain.clone().unwrap().place;
     let items = ["a", "bb", "ccc"].map(item).into();
-    let answers = s.store.copy(CopyBatch { from, items, progress, links: Default::default() }).await;
+    let answers = s.store.copy(CopyBatch { from, items, links: Default::default() }, watch).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     let mut counted = counted.lock().unwrap().clone();
     counted.sort();

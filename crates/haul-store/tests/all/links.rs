@@ -5,7 +5,7 @@ use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Lost, Result};
 use haul_mem::MemStore;
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Payload, Store, WriteSpec, layers::with_links,
+    CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Payload, Store, Watch, WriteSpec, layers::with_links,
 };
 use haul_testkit::conformance::{self, collect};
 use std::sync::Arc;
@@ -35,6 +35,7 @@ async fn list(store: &Arc<dyn Store>, request: ListRequest) -> (Vec<Entry>, Vec<
         match listed {
             Listed::Batch(batch) => entries.extend(batch),
             Listed::Failed { lost, error } => failed.push((lost, error)),
+            Listed::Vanished(_) => {}
             Listed::End => ended = true,
         }
     }
@@ -100,11 +101,10 @@ async fn a_file_that_is_only_called_so_is_refused_and_found_nowhere() {
         to: to.clone(),
         spec: WriteSpec::default(),
         how: CopyHow::Copy,
-        log: None,
     };
     let items = vec![copy(&link, &Key::symlink("l")), copy(&link, &file), copy(&link, &Key::new("f"))];
     let from = below.caps().domain.clone().unwrap().place;
-    let answers = above.copy(CopyBatch { from, items, progress: None, links: Default::default() }).await;
+    let answers = above.copy(CopyBatch { from, items, links: Default::default() }, Watch::default()).await;
     let answers: Vec<_> = answers.into_iter().map(|answer| answer.map_err(|error| error.kind()).map(|_| ())).collect();
     assert_eq!(answers, [Ok(()), Err(ErrorKind::Unsupported), Ok(())]);
     let there = [Key::new("f"), link, Key::symlink("l")];

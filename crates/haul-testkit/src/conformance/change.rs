@@ -3,7 +3,7 @@
 use super::{Outcome, files, get, kept, key, keys, put, put_with, skip_unless};
 use crate::tree::content;
 use haul_core::{ErrorKind, Key, Meta, Mtime, Version};
-use haul_store::{CopyBatch, CopyHow, CopyItem, ListRequest, Progress, Store, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, ListRequest, Store, Watch, WriteSpec};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -91,25 +91,17 @@ pub(super) async fn folders_are_made_once(store: Arc<dyn Store>) -> Outcome {
 }
 
 fn item(from: &str, to: &str, size: u64) -> CopyItem {
-    CopyItem {
-        from: key(from),
-        want: None,
-        size,
-        to: key(to),
-        spec: WriteSpec::default(),
-        how: CopyHow::Copy,
-        log: None,
-    }
+    CopyItem { from: key(from), want: None, size, to: key(to), spec: WriteSpec::default(), how: CopyHow::Copy }
 }
 
 async fn copy(
     store: &dyn Store,
     items: Vec<CopyItem>,
-    progress: Option<Progress>,
+    watch: Watch,
 ) -> Result<Vec<haul_core::Result<haul_store::Stored>>, String> {
     let Some(domain) = store.caps().domain.clone() else { return Err("it has no copy domain".into()) };
     let count = items.len();
-    let answers = store.copy(CopyBatch { from: domain.place, items, progress, links: Default::default() }).await;
+    let answers = store.copy(CopyBatch { from: domain.place, items, links: Default::default() }, watch).await;
     assert_eq!(answers.len(), count, "one answer for each");
     let unsupported = |answer: &haul_core::Result<_>| matches!(answer, Err(e) if e.kind() == ErrorKind::Unsupported);
     skip_unless(!answers.iter().all(unsupported), "it doesn't copy by itself")?;
@@ -126,10 +118,10 @@ pub(super) async fn copies_stay_inside(store: Arc<dyn Store>) -> Outcome {
     let items = sizes.iter().map(|size| item(&format!("from/{size}"), &format!("to/x/{size}"), *size)).collect();
     let copied = Arc::new(AtomicU64::new(0));
     let count = copied.clone();
-    let progress = Progress(Arc::new(move |_, bytes| {
+    let watch = Watch::new(move |_, bytes| {
         count.fetch_add(bytes, Ordering::Relaxed);
-    }));
-    for (size, answer) in sizes.iter().zip(copy(&*store, items, Some(progress)).await?) {
+    });
+    for (size, answer) in sizes.iter().zip(copy(&*store, items, watch).await?) {
         assert_eq!(answer.unwrap_or_else(|e| panic!("{size} bytes: {e:?}")).size, *size);
         assert!(get(&*store, &format!("to/x/{size}")).await == content(*size, *size), "{size} bytes");
         if store.caps().mtime.is_some() {
@@ -148,7 +140,7 @@ pub(super) async fn copies_answer_for_each(store: Arc<dyn Store>) -> Outcome {
     let stale = Some(Version::new("never was"));
     let items =
         vec![item("none", "x", 3), CopyItem { want: stale, ..item("f", "y", 3) }, item("f", "z", 3), item("f", "g", 3)];
-    let answers = copy(&*store, items, None).await?;
+    let answers = copy(&*store, items, Watch::default()).await?;
     let kinds: Vec<_> = answers.into_iter().map(|answer| answer.map(|s| s.size).map_err(|e| e.kind())).collect();
     assert_eq!(kinds, [Err(ErrorKind::NotFound), Err(ErrorKind::Changed), Ok(3), Ok(3)]);
     assert_eq!(files(&*store, ListRequest::all()).await, ["f", "g", "z"]);
@@ -158,7 +150,8 @@ pub(super) async fn copies_answer_for_each(store: Arc<dyn Store>) -> Outcome {
 
 pub(super) async fn a_rename_leaves_nothing_behind(store: Arc<dyn Store>) -> Outcome {
     put(&*store, "d/f", b"12345").await;
-    let answers = copy(&*store, vec![CopyItem { how: CopyHow::Rename, ..item("d/f", "e/g", 5) }], None).await?;
+    let answers =
+        copy(&*store, vec![CopyItem { how: CopyHow::Rename, ..item("d/f", "e/g", 5) }], Watch::default()).await?;
     let renamed = match answers.into_iter().next() {
         Some(Err(e)) if e.kind() == ErrorKind::Unsupported => return Err("it doesn't rename".into()),
         Some(answer) => answer,

@@ -2,8 +2,11 @@
 
 use super::{Outcome, entries, files, get, key, keys, list, put, put_with, skip_unless};
 use futures::{StreamExt, stream};
-use haul_core::{Entry, ErrorKind, Key, Kind};
-use haul_store::{Descend, ListRequest, Store, WriteSpec};
+use haul_core::{
+    Entry, ErrorKind, Key, Kind,
+    filter::{Filter, FilterSpec},
+};
+use haul_store::{ListRequest, Store, WriteSpec};
 use std::sync::Arc;
 
 pub(super) async fn an_empty_root_lists_as_end(store: Arc<dyn Store>) -> Outcome {
@@ -139,8 +142,9 @@ pub(super) async fn prefix_and_after_select(store: Arc<dyn Store>) -> Outcome {
         let request = ListRequest { after: Some(key(last)), ..ListRequest::all() };
         assert_eq!(keys(&*store, request).await, all[at + 1..], "after {last:?}");
     }
-    let descend: Descend = Arc::new(|dir| dir != b"a/" && dir != b"b/c/");
-    let request = ListRequest { descend: Some(descend), ..ListRequest::all() };
+    let rules = ["- /a/", "- /b/c/"].map(String::from).into();
+    let filter = Filter::new(FilterSpec { rules, ..FilterSpec::default() }).expect("rules");
+    let request = ListRequest { prune_by: Some(Arc::new(filter)), ..ListRequest::all() };
     let pruned = files(&*store, request).await;
     // A store that lists flat may ignore it, so only what is wanted is sure.
     assert!(["a-b", "a0", "ba", "z"].iter().all(|n| pruned.contains(&n.to_string())), "{pruned:?}");

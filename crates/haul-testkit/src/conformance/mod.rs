@@ -207,6 +207,7 @@ async fn list(store: &dyn Store, request: ListRequest) -> Whole {
                 whole.entries.extend(batch);
             }
             Listed::Failed { lost, error } => whole.failed.push((lost, error)),
+            Listed::Vanished(_) => {}
             Listed::End => whole.ended = true,
         }
     }

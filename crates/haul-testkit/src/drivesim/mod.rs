@@ -237,6 +237,32 @@ impl DriveSim {
         });
     }
 
+    /// Sets when a file was modified, in seconds since the epoch.
+    pub fn date(&self, id: &str, seconds: i64) {
+        self.change(id, |file| file.modified = jiff::Timestamp::from_second(seconds).expect("a time"));
+    }
+
+    /// All that a folder holds and that isn't in the trash, as `path=content`, in order; folders end in `/`.
+    pub fn tree(&self, id: &str) -> Vec<String> {
+        let state = lock(&self.state);
+        let (mut all, mut left) = (Vec::new(), vec![(id.to_owned(), String::new())]);
+        while let Some((id, path)) = left.pop() {
+            for file in state.space.children(&id).filter_map(|id| state.space.files.get(id)) {
+                let path = format!("{path}{}", file.name);
+                match &file.content {
+                    _ if state.space.is_trashed(file) => {}
+                    Some(content) => all.push(format!("{path}={}", String::from_utf8_lossy(&content.bytes))),
+                    None => {
+                        all.push(format!("{path}/"));
+                        left.push((file.id.clone(), format!("{path}/")));
+                    }
+                }
+            }
+        }
+        all.sort();
+        all
+    }
+
     /// Links to documents lead here, not to Google.
     pub fn link_here(&self) {
         lock(&self.state).space.documents_at = self.endpoint();

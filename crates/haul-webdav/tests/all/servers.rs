@@ -127,6 +127,7 @@ pub async fn keys(store: &dyn Store) -> Vec<String> {
         match listed {
             Listed::Batch(batch) => keys.extend(batch.iter().map(|entry| entry.key.to_string())),
             Listed::Failed { error, .. } => panic!("{error:?}"),
+            Listed::Vanished(_) => {}
             Listed::End => return keys,
         }
     }

@@ -226,7 +226,7 @@ impl Executor {
                     self.cx.dst.delete(gone).await.into_iter().collect::<Result<()>>()?;
                 }
                 Listed::Failed { error, .. } => return Err(error),
-                Listed::End => {}
+                Listed::Vanished(_) | Listed::End => {}
             }
         }
         // What a killed run was in the middle of.

@@ -17,7 +17,7 @@ use std::{
 /// Pages that are compared: with pages of 1,000 keys, a loss of one key in a thousand, spread evenly, shows with a probability
 /// of 1 − 0.999^16,000, if what they show is all in the index; and one that follows each other, of a sixteenth, always.
 pub const PAGES: u64 = 16;
-/// Of so many keys about which the index is wrong a page looks no further: nothing is believed then.
+/// After this many keys about which the index is wrong a page looks no further: nothing is believed then.
 pub const ENOUGH: usize = 1_000;
 
 /// What the comparison showed.
@@ -148,7 +148,7 @@ async fn all_of(
     Ok(all)
 }
 
-/// Compares so many pages from a key on.
+/// Compares this many pages from a key on.
 async fn one(
     snapshot: &Arc<Snapshot>,
     store: &Arc<dyn Store>,

@@ -15,7 +15,7 @@ pub enum Doubts {
 }
 
 impl Doubts {
-    /// The index was wrong about this key. Who changed one key may have changed others beside it: all of the folder at the top that
+    /// The index was wrong about this key. Whoever changed one key may have changed others beside it: all of the folder at the top that
     /// holds it; and where two folders are wrong, or a key that is in none, anything may be.
     pub fn add(&mut self, key: &[u8]) {
         let top = key.iter().position(|byte| *byte == b'/').map(|at| &key[..=at]);

@@ -69,7 +69,7 @@ pub fn lock(path: &Path) -> io::Result<Lock> {
 }
 
 /// A file that says that this process is at something, for as long as it lives or the file stays. Its name is the first
-/// `NAME.N.ENDING` that is free. Durable when this returns. Who looks at marks holds `lock`, so that none is seen before it is locked.
+/// `NAME.N.ENDING` that is free. Durable when this returns. Whoever looks at marks holds `lock`, so that no mark is seen before it is locked.
 ///
 /// Errors: those of the file system, and of [`lock`].
 pub fn mark(path: &Path, ending: &str, lock_at: &Path) -> io::Result<(PathBuf, File)> {

@@ -19,7 +19,7 @@ pub enum Candidate {
     Same(Entry, Box<Entry>),
     /// It was taken for the same, and isn't any more.
     Again(Entry, Box<Entry>),
-    /// The source provably lacks it, and the index has it; believably or not.
+    /// It is provably missing from the source, and the index has it, believably or not.
     Extra(Box<Entry>, bool),
 }
 
@@ -44,7 +44,7 @@ impl Wanted for Candidate {
 
 /// Says of a pair whether its facts are all that must be known of it.
 pub type Settles = Arc<dyn Fn(&Entry, &Entry) -> bool + Send + Sync>;
-/// Says whether the job is about a key that its source lacks.
+/// Says whether the job is about a key that is missing from its source.
 pub type IsAbout = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
 
 /// How a job goes by an index.
@@ -56,7 +56,7 @@ pub struct Use {
     pub snapshot: Arc<Snapshot>,
     /// Which pairs it settles.
     pub settles: Settles,
-    /// Which keys that the source lacks are wanted; `None` for none.
+    /// Which of the keys that are missing from the source are wanted; `None` for none.
     pub extras: Option<IsAbout>,
 }
 
@@ -132,7 +132,7 @@ impl Matcher {
         })
     }
 
-    /// What the index has of a key, after all that it has before and the source lacks; with `None`, all the rest.
+    /// What the index has of a key, after everything before it that is missing from the source; with `None`, all the rest.
     fn fact(&mut self, key: Option<&Key>, out: &mut Vec<Candidate>) -> Result<Option<Fact>, Full> {
         if self.broken {
             return Ok(None);

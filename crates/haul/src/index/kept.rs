@@ -23,7 +23,7 @@ const MAGIC: &[u8; 8] = b"haulidx\x02";
 const HEAD: usize = 8 + 32 + 4 * 8;
 /// [`Snapshot::whole`] of an index that has everything.
 pub const ALL: u64 = 1;
-/// [`Snapshot::whole`] of an index that may lack anything.
+/// [`Snapshot::whole`] of an index from which anything may be missing.
 pub const PART: u64 = 0;
 /// Sections that are added before all is written anew, and their bytes: what is added is held in memory while it is read, and
 /// each run reads it. 16 MiB are some 150,000 keys.

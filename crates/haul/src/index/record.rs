@@ -111,7 +111,7 @@ pub fn take(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes so many bytes off the front.
+/// Takes this many bytes off the front.
 pub fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
     let (bytes, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     *rest = after;

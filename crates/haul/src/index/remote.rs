@@ -28,9 +28,9 @@ use std::{
     time::SystemTime,
 };
 
-/// What wasn't seen for so many minutes isn't believed: seven days.
+/// For how many minutes something is believed after it was seen: seven days.
 const LIFE: u32 = 7 * 24 * 60;
-/// Clocks that are set may go back by so many minutes before what was just seen counts as seen in the future.
+/// By how many minutes a clock may be set back before what was just seen counts as seen in the future.
 const SLACK: u32 = 10;
 /// What is older than this and borne out is noted as seen anew: a day. Younger ones need no writing.
 const AGED: u32 = 24 * 60;

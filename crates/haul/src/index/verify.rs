@@ -28,6 +28,7 @@ pub fn noted(
         match &step {
             Listed::Batch(entries) => entries.iter().for_each(|entry| index.saw(entry)),
             Listed::Failed { .. } => filter = None,
+            Listed::Vanished(_) => {}
             Listed::End => filter.iter().for_each(|filter| index.listed_all(filter)),
         }
         let Some(mut was) = verify else { return Some((step, (listing, index, filter, None, verified))) };
@@ -50,7 +51,7 @@ fn compare((was, said): (&mut Merge, &Snapshot), step: &Listed, verified: &mut V
     let (entries, ended): (&[Entry], bool) = match step {
         Listed::Batch(entries) => (entries, false),
         Listed::End => (&[], true),
-        Listed::Failed { .. } => return Ok(()),
+        Listed::Vanished(_) | Listed::Failed { .. } => return Ok(()),
     };
     let mut entries = entries.iter().filter(|entry| !entry.is_dir()).peekable();
     loop {

@@ -29,6 +29,7 @@ struct Walk {
 struct DirRead {
     entries: Vec<Entry>,
     failed: Vec<Listed>,
+    vanished: Vec<Key>,
     ended: bool,
 }
 
@@ -61,21 +62,22 @@ fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions)
 }
 
 fn one_dir(dir: &[u8], options: &ListOptions) -> ListRequest {
-    let (meta, posix, gone, sweep) = (options.meta, options.posix, options.gone.clone(), options.sweep);
+    let (meta, posix, sweep) = (options.meta, options.posix, options.sweep);
     let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
-    ListRequest { meta, posix, gone, sweep, one_device, omit_mounts, ..ListRequest::dir(dir) }
+    ListRequest { meta, posix, sweep, one_device, omit_mounts, ..ListRequest::dir(dir) }
 }
 
 impl Walk {
     async fn read(&self, dir: Key) -> DirRead {
         let request = one_dir(dir.as_bytes(), &self.options);
-        let mut steps = super::ranges::list(&self.store, request, None, self.options.pages);
-        let mut read = DirRead { entries: Vec::new(), failed: Vec::new(), ended: false };
+        let mut steps = super::ranges::list(&self.store, request, self.options.pages);
+        let mut read = DirRead { entries: Vec::new(), failed: Vec::new(), vanished: Vec::new(), ended: false };
         while let Some(step) = steps.next().await {
             match step {
                 Listed::Batch(entries) => read.entries.extend(entries),
+                Listed::Vanished(key) => read.vanished.push(key),
                 Listed::End => read.ended = true,
-                failed => read.failed.push(failed),
+                failed @ Listed::Failed { .. } => read.failed.push(failed),
             }
         }
         if !read.ended && read.failed.is_empty() {
@@ -109,8 +111,8 @@ impl Walk {
             if self.excluded(&read) {
                 return self.hide(&Key::new("")).await;
             }
-            for failed in read.failed {
-                self.out.send(failed).await.ok()?;
+            for step in read.vanished.into_iter().map(Listed::Vanished).chain(read.failed) {
+                self.out.send(step).await.ok()?;
             }
             let deeper = self.options.max_depth.is_none_or(|max| depth < max);
             let filter = &self.filter;

@@ -15,7 +15,7 @@ use haul_core::{
     filter::Filter,
     part::{KeyRange, Part},
 };
-use haul_store::{Gone, ListRequest, Store, task::Task};
+use haul_store::{ListRequest, Store, task::Task};
 use std::sync::Arc;
 
 /// How to list a side.
@@ -49,8 +49,6 @@ pub struct ListOptions {
     pub omit_mounts: bool,
     /// See [`ListRequest::sweep`].
     pub sweep: bool,
-    /// Is told of what went while it was listed, whether the filter wants it or not.
-    pub gone: Option<Gone>,
     /// Only this part.
     pub part: Part,
 }
@@ -93,17 +91,10 @@ pub fn list(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: ListOptions) 
 fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
     let (meta, posix) = (options.meta, options.posix);
     let (one_device, omit_mounts) = (options.one_device, options.omit_mounts);
-    let (gone, sweep) = (options.gone.clone(), options.sweep);
-    let mut request = ListRequest { meta, posix, one_device, omit_mounts, gone, sweep, ..ListRequest::all() };
-    let range = options.part.range().cloned();
-    if !filter.is_all() || range.is_some() {
-        let (filter, range) = (filter.clone(), range.clone());
-        let meets = move |dir: &[u8]| range.as_ref().is_none_or(|range| range.meets(dir));
-        request.descend = Some(Arc::new(move |dir| meets(dir) && filter.descend(dir)));
-    }
-    let (after, until) = range.map(|range| (range.after, range.through)).unwrap_or_default();
-    request.after = after;
-    ranges::list(store, request, until, options.pages)
+    let (prune_by, sweep) = ((!filter.is_all()).then(|| filter.clone()), options.sweep);
+    let KeyRange { after, through: until } = options.part.range().cloned().unwrap_or_default();
+    let all = ListRequest { after, until, ..ListRequest::all() };
+    ranges::list(store, ListRequest { meta, posix, prune_by, one_device, omit_mounts, sweep, ..all }, options.pages)
 }
 
 /// What of a listing is in the range; it ends as soon as nothing of that can follow.

@@ -25,6 +25,7 @@ pub async fn page(store: &Arc<dyn Store>, request: ListRequest) -> Result<Page> 
             Listed::Batch(batch) if entries.is_empty() => entries = batch,
             Listed::Batch(batch) => entries.extend(batch),
             Listed::Failed { error, .. } => return Err(error),
+            Listed::Vanished(_) => {}
             Listed::End => return Ok(Page { entries, ended: true }),
         }
     }

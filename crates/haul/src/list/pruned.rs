@@ -22,7 +22,7 @@ pub fn without_empty_dirs(raw: BoxStream<'static, Listed>) -> BoxStream<'static,
                     None => vec![Listed::Failed { lost, error }],
                 }
             }
-            Listed::End => vec![Listed::End],
+            Listed::Vanished(_) | Listed::End => vec![step],
         };
         futures::stream::iter(steps)
     })
@@ -75,6 +75,7 @@ mod tests {
             match step {
                 Listed::Batch(entries) => keys.extend(entries.iter().map(|e| e.key.to_string())),
                 Listed::Failed { lost, .. } => keys.push(format!("lost from {}", lost.from.as_bytes().escape_ascii())),
+                Listed::Vanished(_) => {}
                 Listed::End => keys.push("end".into()),
             }
         }

@@ -17,19 +17,13 @@ use std::{
     sync::Arc,
 };
 
-/// Lists what `request` asks for, `at_once` pages at once (0: as many as the store's lanes take). Where a listing is made of
-/// ranges, it ends with `until`; else it may go on beyond.
+/// Lists what `request` asks for, `at_once` pages at once (0: as many as the store's lanes take).
 ///
 /// As with any listing only [`Listed::End`] proves that the rest was seen: it comes when every range has come to its end, or was
 /// told as lost.
-pub fn list(
-    store: &Arc<dyn Store>,
-    request: ListRequest,
-    until: Option<Key>,
-    at_once: usize,
-) -> BoxStream<'static, Listed> {
+pub fn list(store: &Arc<dyn Store>, request: ListRequest, at_once: usize) -> BoxStream<'static, Listed> {
     let Some(size) = store.caps().page.filter(|_| request.limit.is_none()) else { return store.list(request) };
-    let ranges = Ranges::new(request.after.clone(), until, size);
+    let ranges = Ranges::new(request.after.clone(), request.until.clone(), size);
     let listing = Listing {
         store: store.clone(),
         request: ListRequest { limit: Some(size), ..request },
@@ -123,10 +117,9 @@ impl Listing {
     }
 
     fn width(&self) -> usize {
-        let caps = self.store.caps();
-        match (self.at_once, &caps.lanes) {
+        match (self.at_once, self.store.lanes()) {
             (0, Some(lanes)) => lanes.lane(Direction::Meta).limit(),
-            (0, None) => caps.concurrency,
+            (0, None) => self.store.caps().concurrency,
             (pinned, _) => pinned,
         }
     }

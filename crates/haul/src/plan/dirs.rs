@@ -107,7 +107,7 @@ impl Planner {
         let filter = Arc::new(self.cx.filter.for_destination());
         let request = ListRequest {
             prefix: dir.key.as_bytes().to_vec(),
-            descend: Some(Arc::new(move |dir| filter.descend(dir))),
+            prune_by: Some(filter),
             one_device: self.one_device(),
             ..ListRequest::all()
         };
@@ -132,7 +132,7 @@ impl Planner {
                     }
                 }
                 Listed::Failed { error, .. } => self.ledger.error(error),
-                Listed::End => {}
+                Listed::Vanished(_) | Listed::End => {}
             }
         }
         goes

@@ -161,10 +161,9 @@ impl Planner {
     /// Errors: something in it can't be listed, for example another file system where those are left alone.
     pub async fn held_by(&self, dir: &Key) -> Result<Vec<Entry>> {
         let filter = Arc::new(self.cx.filter.for_destination());
-        let descend = filter.clone();
         let request = ListRequest {
             prefix: dir.as_bytes().to_vec(),
-            descend: Some(Arc::new(move |dir| descend.descend(dir))),
+            prune_by: Some(filter.clone()),
             one_device: self.one_device(),
             // To report what each one is.
             posix: true,
@@ -187,7 +186,7 @@ impl Planner {
             match step {
                 Listed::Batch(entries) => gone.extend(entries.into_iter().filter(&mut may_go)),
                 Listed::Failed { error, .. } => return Err(error),
-                Listed::End => {}
+                Listed::Vanished(_) | Listed::End => {}
             }
         }
         Ok(gone)

@@ -39,7 +39,7 @@ pub fn plan(mut job: Job, cx: Cx) -> Steps {
         Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone())),
         Arc::<Index>::default(),
     );
-    let budget = Budget::new(&job, cx.src.caps(), cx.dst.caps());
+    let budget = Budget::new(&job, &*cx.src, &*cx.dst);
     let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
     let (steps, coming) = mpsc::channel(AHEAD);
     let told = ledger.clone();

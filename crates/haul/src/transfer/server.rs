@@ -3,7 +3,7 @@
 use super::{Arrived, Mover, Order, cancelled, meta};
 use crate::Cancel;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result, attributes::Carried};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Progress, Stored, WriteSpec, offered};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Stored, Watch, WriteSpec, offered};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -44,8 +44,8 @@ impl Mover {
         let links = self.source_links();
         // Stops this batch alone: what has its allowance goes on to its end.
         let at_limit = Cancel::default();
-        let progress = Some(self.progress(&going, counts.clone(), at_limit.clone()));
-        let batch = CopyBatch { from: place, items, progress, links };
+        let watch = self.watch(&going, counts.clone(), at_limit.clone());
+        let batch = CopyBatch { from: place, items, links };
         let stopped = async {
             tokio::select! {
                 () = self.cx.cancel.cancelled() => {}
@@ -55,7 +55,7 @@ impl Mover {
         let answers = tokio::select! {
             biased;
             () = stopped => going.iter().map(|_| Err(cancelled())).collect(),
-            answers = self.cx.dst.copy(batch) => answers,
+            answers = self.cx.dst.copy(batch, watch) => answers,
         };
         for ((order, answer), counted) in going.iter().zip(&answers).zip(counts.iter()) {
             let counted = counted.load(Ordering::Relaxed);
@@ -110,7 +110,6 @@ impl Mover {
             to: order.to.clone(),
             spec,
             how: self.how(order, how),
-            log: self.copy_log(order),
         }
     }
 
@@ -127,11 +126,11 @@ impl Mover {
         }
     }
 
-    /// Passes on what a store says of large copies while they run.
-    fn progress(&self, orders: &[&Order], counts: Arc<[AtomicU64]>, at_limit: Cancel) -> Progress {
+    /// Passes on what a store says of large copies while they run, and has them remembered.
+    fn watch(&self, orders: &[&Order], counts: Arc<[AtomicU64]>, at_limit: Cancel) -> Watch {
         let steps: Vec<(u64, bool)> = orders.iter().map(|o| (o.step, o.stops_at_limit)).collect();
         let mover = self.clone();
-        Progress(Arc::new(move |item, bytes| {
+        let watch = Watch::new(move |item, bytes| {
             if let (Some((step, stops)), Some(counted)) = (steps.get(item), counts.get(item)) {
                 let before = counted.fetch_add(bytes, Ordering::Relaxed);
                 mover.count(*step, bytes as i64);
@@ -140,7 +139,8 @@ impl Mover {
                     at_limit.cancel();
                 }
             }
-        }))
+        });
+        watch.with_logs(orders.iter().map(|order| self.copy_log(order)).collect())
     }
 
     fn arrived(&self, order: &Order, stored: Result<Stored>, how: CopyHow) -> Result<Arrived> {

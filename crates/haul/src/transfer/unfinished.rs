@@ -9,7 +9,7 @@ use haul_core::{
     event::{Event, Sink},
     plan::Route,
 };
-use haul_store::{CopyLog, LeftCopy, LogCopy, Part, Sent, Upload, WriteSpec, offered};
+use haul_store::{LeftCopy, LogCopy, Part, Sent, Upload, WriteSpec, offered};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
@@ -131,7 +131,7 @@ impl Mover {
     }
 
     /// What remembers a copy that the store makes by itself.
-    pub(super) fn copy_log(&self, order: &Order) -> Option<CopyLog> {
+    pub(super) fn copy_log(&self, order: &Order) -> Option<Arc<dyn LogCopy>> {
         let (journal, version) = (self.cx.journal.clone()?, order.src.version.clone()?);
         let opened = Opened {
             from: order.src.key.clone(),
@@ -142,7 +142,7 @@ impl Mover {
             token: Vec::new(),
         };
         let sink = self.cx.sink.clone();
-        Some(CopyLog(Arc::new(ServerCopy { journal, opened, sink, state: Mutex::default() })))
+        Some(Arc::new(ServerCopy { journal, opened, sink, state: Mutex::default() }))
     }
 
     /// Goes on with a half-sent write if it is what is wanted now; else removes it.

@@ -14,8 +14,8 @@ use haul_core::{
 };
 use haul_mem::MemStore;
 use haul_store::{
-    Admin, Caps, CopyBatch, Encrypted, Inodes, Late, ListRequest, Meters, Payload, Read, Resumable, Store, Stored,
-    Upload, WriteSpec,
+    Admin, Caps, CopyBatch, Encrypted, Inodes, Lanes, Late, ListRequest, Meters, Payload, Read, Resumable, Store,
+    Stored, Upload, Watch, WriteSpec,
 };
 use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -71,8 +71,8 @@ impl Store for Hesitant {
         self.inner.make_dir(key, spec)
     }
 
-    fn copy(&self, batch: CopyBatch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        self.inner.copy(batch)
+    fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.inner.copy(batch, watch)
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -81,6 +81,10 @@ impl Store for Hesitant {
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
         self.inner.delete(keys)
+    }
+
+    fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.inner.lanes()
     }
 
     fn resumable(&self) -> Option<&dyn Resumable> {

@@ -50,6 +50,7 @@ async fn listed(store: &Arc<dyn Store>, options: ListOptions) -> (Vec<Entry>, Ve
                 eprintln!("{range:?}: {error}");
                 lost.push(range)
             }
+            Listed::Vanished(_) => {}
             Listed::End => ended = true,
         }
     }

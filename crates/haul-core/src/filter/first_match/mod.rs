@@ -5,12 +5,15 @@
 
 mod parse;
 mod pattern;
+mod portable;
 mod selection;
 
 pub use parse::{Builder, Wrong};
 pub use pattern::Pattern;
+pub use portable::Portable;
 pub use selection::{Only, OtherSources, Selection};
 
+use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     fmt,
@@ -43,7 +46,7 @@ pub enum Side {
     Protect,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Rule {
     pattern: Pattern,
     include: bool,

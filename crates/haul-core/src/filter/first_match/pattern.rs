@@ -3,10 +3,14 @@
 //! trying rsync 3.5.
 
 use regex::bytes::Regex;
+use serde::{Deserialize, Serialize};
 
 /// A compiled pattern.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct Pattern {
+    /// As it was given.
+    given: Vec<u8>,
     expression: Regex,
     /// Ends in `/`: matches directories only.
     dirs_only: bool,
@@ -23,6 +27,7 @@ impl Pattern {
     ///
     /// Errors: an empty one, and a class that never ends.
     pub fn new(text: &[u8]) -> Result<Pattern, String> {
+        let given = text.to_vec();
         let (text, dirs_only) = match text {
             [head @ .., b'/'] if !head.is_empty() => (head, true),
             whole => (whole, false),
@@ -43,6 +48,7 @@ impl Pattern {
         let expression =
             Regex::new(&format!("(?s-u){begin}(?:{expression})$")).map_err(|_| "it is too long".to_string())?;
         Ok(Pattern {
+            given,
             expression,
             dirs_only,
             leaf: !text.contains(&b'/') && double.is_none(),
@@ -63,6 +69,20 @@ impl Pattern {
         }
         let slash = |put: bool| if put { &b"/"[..] } else { b"" };
         self.expression.is_match(&[slash(before), name, slash(after)].concat())
+    }
+}
+
+impl TryFrom<Vec<u8>> for Pattern {
+    type Error = String;
+
+    fn try_from(given: Vec<u8>) -> Result<Pattern, String> {
+        Pattern::new(&given)
+    }
+}
+
+impl From<Pattern> for Vec<u8> {
+    fn from(pattern: Pattern) -> Vec<u8> {
+        pattern.given
     }
 }
 

@@ -3,10 +3,11 @@
 
 use super::{RuleSet, Side, Wrong};
 use crate::{Key, key};
+use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
 /// Names that arguments or `--files-from` give, below the job's root.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Only {
     names: Vec<Vec<u8>>,
     recursive: bool,
@@ -92,15 +93,15 @@ pub trait OtherSources: fmt::Debug + Send + Sync {
 /// What one job takes, and what it may delete.
 #[derive(Debug)]
 pub struct Selection {
-    rules: RuleSet,
+    pub(super) rules: RuleSet,
     /// What the destination may lose goes by these instead: the same, with the files of its own directories.
-    kept: Option<RuleSet>,
-    only: Option<Only>,
+    pub(super) kept: Option<RuleSet>,
+    pub(super) only: Option<Only>,
     /// What stands before each key in the names that rules speak of; ends in `/` unless empty.
-    prefix: Vec<u8>,
-    others: Option<Arc<dyn OtherSources>>,
+    pub(super) prefix: Vec<u8>,
+    pub(super) others: Option<Arc<dyn OtherSources>>,
     /// Directories on the way to names take no part themselves.
-    unlisted_parents: bool,
+    pub(super) unlisted_parents: bool,
 }
 
 impl Selection {

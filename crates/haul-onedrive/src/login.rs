@@ -1,0 +1,26 @@
+//! The log-in of a person, and what is asked once somebody is logged in.
+
+use crate::{
+    choose,
+    options::{SCOPES, adapt},
+};
+use haul_oauth::{Provider, Revoke};
+
+/// The log-in.
+pub const PROVIDER: Provider = Provider {
+    kind: "onedrive",
+    title: "Microsoft",
+    auth_url: "https://login.microsoftonline.com/common/oauth2/v2.0/authorize",
+    token_url: "https://login.microsoftonline.com/common/oauth2/v2.0/token",
+    scopes: &[SCOPES],
+    adapt: Some(adapt),
+    extra: &[],
+    redirect: "http://localhost:53682/",
+    shows_code: false,
+    device_url: "https://login.microsoftonline.com/common/oauth2/v2.0/devicecode",
+    pkce: false,
+    rotates: true,
+    revoke: Revoke::Nowhere,
+    further: Some(choose::FURTHER),
+    own_id: "https://entra.microsoft.com, App registrations",
+};
