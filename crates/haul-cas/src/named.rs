@@ -9,7 +9,8 @@ use futures::{
 };
 use haul_core::{Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Store, Stored, Upload, Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Store, Stored, Upload,
+    Watch, WriteSpec,
 };
 use std::{ops::Range, sync::Arc};
 

@@ -101,6 +101,7 @@ impl Board {
                 // A folder that nobody has written into yet; of a sign that its worker took away meanwhile nothing is missed.
                 Listed::Failed { error, .. }
                     if matches!(error.kind(), ErrorKind::DirNotFound | ErrorKind::NotFound) => {}
+                Listed::Vanished(_) => {}
                 Listed::Failed { error, .. } => return Err(error),
                 Listed::End => {
                     let pages = self.store.caps().page.map_or(1, |page| all.len().div_ceil(page.max(1)).max(1));

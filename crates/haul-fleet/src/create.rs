@@ -63,7 +63,7 @@ async fn witnesses(src: &Arc<dyn Store>, filter: &Arc<Filter>, cuts: &[Key]) -> 
                 // A bucket's prefix without keys holds no files; a directory that isn't there is a wrong source.
                 Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound && !src.caps().dirs => break,
                 Listed::Failed { error, lost } if lost.from.is_root() => return Err(error),
-                Listed::Failed { .. } => {}
+                Listed::Failed { .. } | Listed::Vanished(_) => {}
                 Listed::End => break,
             }
         }

@@ -45,6 +45,7 @@ async fn first(store: &Arc<dyn Store>, request: ListRequest, limit: usize) -> Re
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(entries) => all.extend(entries),
+            Listed::Vanished(_) => {}
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => {}
             Listed::Failed { error, .. } => return Err(error),
             Listed::End => return Ok((all, true)),
@@ -212,6 +213,7 @@ async fn inside(store: &Arc<dyn Store>, range: &KeyRange, dir: Key) -> Result<Ve
                 let places = entries.into_iter().filter(wanted).map(|entry| Place { key: entry.key, opened: false });
                 all.extend(places);
             }
+            Listed::Vanished(_) => {}
             // Whoever has the shard tells of it.
             Listed::Failed { error, .. } if !dir.is_root() || error.kind() == ErrorKind::Hidden => {
                 tracing::debug!("{dir}: {error}");

@@ -11,7 +11,9 @@ use haul_core::{
     delta::Run,
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Inodes, Lanes, Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, layers::clock::Clock,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Inodes, Lanes,
+    Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
+    Unfinished, Unpublished, Upload, Watch, WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,

@@ -17,7 +17,8 @@ use haul_core::{
     names::{NewNames, folded},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Sealed, SettleItem, Store, Stored, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read,
+    Resumable, Sealed, SettleItem, Store, Stored, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use std::{
     collections::BTreeMap,

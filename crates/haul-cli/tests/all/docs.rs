@@ -75,7 +75,17 @@ fn pages_name_no_flag_that_haul_does_not_have() {
     // Those of clap, of cargo, of dvc.
     real.extend(["--help", "--dry", "--locked", "--path", "--release"].map(str::to_owned));
     // Those of haul-mpi, dsync and Slurm.
-    let clusters = ["--batch-files", "--lite", "--log", "--mpi", "--ntasks-per-node", "--patience", "--requeue", "--signal", "--wrap"];
+    let clusters = [
+        "--batch-files",
+        "--lite",
+        "--log",
+        "--mpi",
+        "--ntasks-per-node",
+        "--patience",
+        "--requeue",
+        "--signal",
+        "--wrap",
+    ];
     real.extend(clusters.map(str::to_owned));
     // These two are about other programs.
     let others = ["benchmarks.md", "cloudsim.md"];

@@ -8,7 +8,9 @@
 //! writing one is refused.
 
 use crate::{
-    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted,
+    Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
+    Upload, Watch, WriteSpec, none_offered, offered,
 };
 use futures::{
     StreamExt,

@@ -3,7 +3,9 @@
 
 use super::clock::Clock;
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted, Inodes, Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted, Inodes,
+    Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored,
+    Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{

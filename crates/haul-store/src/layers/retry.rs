@@ -7,7 +7,9 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Inodes, Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Inodes,
+    Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space,
+    Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};

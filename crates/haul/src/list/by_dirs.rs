@@ -50,7 +50,7 @@ pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) ->
 
 /// The top level alone: nothing must be known before an entry is given out, so nothing is gathered.
 fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
-    let steps = super::ranges::list(store, one_dir(b"", options), None, options.pages);
+    let steps = super::ranges::list(store, one_dir(b"", options), options.pages);
     let wanted = steps.map(move |step| match step {
         Listed::Batch(mut entries) => {
             entries.retain(|e| !e.is_dir() || filter.descend(e.key.as_bytes()));
