@@ -36,7 +36,16 @@ static_of = target/$(1)-unknown-linux-musl/release/haul
 NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: test tools lint bench reference build install uninstall static packages modulefiles
+# haul-mpi on Open MPI, MPICH and Slurm, which are installed where that can be done.
+mpi:
+	@bash tests/mpi.sh
+
+# With the mpicc that is in the path; MPICC=... takes another.
+install-mpi:
+	cargo build --release --locked --manifest-path crates/haul-mpi/Cargo.toml --target-dir target/mpi
+	install -D -m 755 target/mpi/release/haul-mpi $(DESTDIR)$(PREFIX)/bin/haul-mpi
+
+.PHONY: mpi install-mpi test tools lint bench reference build install uninstall static packages modulefiles
 
 # Installs what the tests need, runs all of them, closes with the slowest and the counts. FULL=1 makes all rounds of tests that kill
 # and damage at random, and passes over a million keys where a daily run has fewer.
@@ -113,7 +122,7 @@ install: $(BIN)
 	  $(SHARE)/fish/vendor_completions.d/haul.fish
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/haul $(SHARE)/man/man1/haul.1 $(SHARE)/man/man1/haul-*.1 \
+	rm -f $(DESTDIR)$(PREFIX)/bin/haul $(DESTDIR)$(PREFIX)/bin/haul-mpi $(SHARE)/man/man1/haul.1 $(SHARE)/man/man1/haul-*.1 \
 	  $(SHARE)/bash-completion/completions/haul $(SHARE)/zsh/site-functions/_haul $(SHARE)/fish/vendor_completions.d/haul.fish
 	rm -rf $(SHARE)/doc/haul
 

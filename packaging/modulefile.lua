@@ -1,5 +1,6 @@
 -- haul @VERSION@, for Lmod: `make modulefiles` fills in where it is.
-help([[haul moves data between clouds, clusters and disks. Type haul help, or man haul.]])
+help([[haul moves data between clouds, clusters and disks. Type haul help, or man haul.
+haul-mpi, where it is installed, needs the MPI that it was built with: load that too.]])
 whatis("Name: haul")
 whatis("Version: @VERSION@")
 whatis("Description: Moves data between clouds, clusters and disks")

@@ -74,6 +74,9 @@ fn pages_name_no_flag_that_haul_does_not_have() {
     let own = flags(&haul(&["help", "flags"]));
     // Those of clap, of cargo, of dvc.
     real.extend(["--help", "--dry", "--locked", "--path", "--release"].map(str::to_owned));
+    // Those of haul-mpi, dsync and Slurm.
+    let clusters = ["--batch-files", "--lite", "--log", "--mpi", "--ntasks-per-node", "--patience", "--signal"];
+    real.extend(clusters.map(str::to_owned));
     // These two are about other programs.
     let others = ["benchmarks.md", "cloudsim.md"];
     for (path, page) in pages().into_iter().filter(|(path, _)| !others.iter().any(|other| path.ends_with(other))) {

@@ -71,6 +71,7 @@ fn crates_import_one_way() {
     assert_eq!(ours("haul-terminal"), ["haul-core"]);
     assert_eq!(ours("haul-rsync"), ["haul", "haul-core", "haul-fs", "haul-remotes", "haul-store", "haul-terminal"]);
     assert_eq!(ours("haul-dcp"), ["haul-core", "haul-rsync", "haul-terminal"]);
+    assert_eq!(ours("haul-mpi"), ["haul-core", "haul-fs", "haul-store"]);
     assert!(!ours("haul-cli").contains(&"haul-testkit".to_owned()), "the test kit is never shipped");
 }
 

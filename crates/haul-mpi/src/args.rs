@@ -1,0 +1,365 @@
+//! What is typed: the options of dcp, dsync, dcmp and drm, and where things go. Only rank 0 looks at paths.
+
+use crate::work::{Job, Raw, Root, Verb};
+use clap::{Args, Parser, Subcommand};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Component, Path, PathBuf},
+};
+
+/// Copies, compares and deletes over many nodes, on MPI.
+#[derive(Parser, Debug)]
+#[command(name = "haul-mpi", version, max_term_width = 110, after_help = AFTER)]
+pub struct Typed {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER: &str = "Start it as any MPI program: srun -n 16 haul-mpi dcp -p SRC DST, or mpirun -n 16 haul-mpi ....\n\
+    A run that was ended is gone on with by typing the same again.\n\
+    Exit codes: 0; 1 after an error, or where a check found differences; 20 when it was stopped by a signal. Those of sync are rsync's.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Copy as dcp does: SRC goes into DEST where that is a directory, else it becomes DEST. What is there is copied again
+    Dcp(Dcp),
+    /// Make DST equal to SRC as dsync does: what is in SRC goes into DST
+    Sync(Sync),
+    /// Compare as dcmp does, by content
+    Check(Check),
+    /// Delete as drm does
+    Delete(Delete),
+}
+
+#[derive(Args, Debug)]
+struct Common {
+    /// Show a line of progress every N seconds
+    #[arg(long, value_name = "N")]
+    progress: Option<u64>,
+    /// Show each name
+    #[arg(short, long)]
+    verbose: bool,
+    /// Show errors only
+    #[arg(short, long)]
+    quiet: bool,
+    /// Each rank adds what it does to FILE.RANK, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    log: Option<String>,
+    /// Give up a rank that says nothing for so many seconds: others do its work
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
+}
+
+#[derive(Args, Debug)]
+struct Copying {
+    /// Extended attributes to keep
+    #[arg(short = 'X', long, value_name = "OPT", default_value = "all", value_parser = ["none", "all", "non-lustre", "libattr"])]
+    xattrs: String,
+    /// Turn runs of zeros into holes; holes of the source stay holes in any case
+    #[arg(short = 'S', long)]
+    sparse: bool,
+    /// Leave nothing of what passes in the page cache
+    #[arg(short = 's', long)]
+    direct: bool,
+    /// Copy what symlinks point to
+    #[arg(short = 'L', long, overrides_with = "no_dereference")]
+    dereference: bool,
+    /// Copy symlinks as symlinks (the default)
+    #[arg(short = 'P', long)]
+    no_dereference: bool,
+    /// No effect: buffers are chosen
+    #[arg(short = 'b', long, value_name = "SIZE")]
+    bufsize: Option<String>,
+    /// No effect: large files are divided by how much is left
+    #[arg(short = 'k', long, value_name = "SIZE")]
+    chunksize: Option<String>,
+}
+
+#[derive(Args, Debug)]
+struct Dcp {
+    /// Keep permissions, owner, group, times of directories, ACLs and hard links
+    #[arg(short, long)]
+    preserve: bool,
+    #[command(flatten)]
+    copying: Copying,
+    #[command(flatten)]
+    common: Common,
+    /// SRC... DEST
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    paths: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+struct Sync {
+    /// Delete what SRC hasn't, when all is copied and nothing went wrong
+    #[arg(short = 'D', long)]
+    delete: bool,
+    /// Compare files of one size and time byte by byte
+    #[arg(short, long)]
+    contents: bool,
+    /// Change nothing, show what would be done
+    #[arg(short = 'n', long)]
+    dryrun: bool,
+    #[command(flatten)]
+    copying: Copying,
+    #[command(flatten)]
+    common: Common,
+    /// The source
+    src: OsString,
+    /// The destination
+    dst: OsString,
+}
+
+#[derive(Args, Debug)]
+struct Check {
+    /// Compare sizes and times alone
+    #[arg(short, long)]
+    lite: bool,
+    #[command(flatten)]
+    common: Common,
+    /// One side
+    src: OsString,
+    /// The other
+    dst: OsString,
+}
+
+#[derive(Args, Debug)]
+struct Delete {
+    /// Delete nothing, show what would be
+    #[arg(short = 'n', long)]
+    dryrun: bool,
+    #[command(flatten)]
+    common: Common,
+    /// What is deleted
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<OsString>,
+}
+
+impl Typed {
+    /// The command.
+    pub fn verb(&self) -> Verb {
+        match &self.command {
+            Command::Dcp(_) => Verb::Dcp,
+            Command::Sync(_) => Verb::Sync,
+            Command::Check(_) => Verb::Check,
+            Command::Delete(_) => Verb::Delete,
+        }
+    }
+
+    /// The trees of a `dcp` as they were before DEST was there: an earlier run of the same command may have made it.
+    pub fn before(&self) -> Option<Vec<Root>> {
+        match &self.command {
+            Command::Dcp(Dcp { paths, copying, .. }) if paths.len() == 2 => {
+                nested(paths, copying.dereference, false).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// What is to be done.
+    ///
+    /// Errors: one line: paths that don't go together.
+    pub fn job(self) -> Result<Job, String> {
+        let verb = self.verb();
+        match self.command {
+            Command::Dcp(Dcp { preserve, copying, common, paths }) => {
+                let roots = nested(&paths, copying.dereference, true)?;
+                let job = Job { preserve, ..base(verb, roots, common) };
+                Ok(with(job, &copying))
+            }
+            Command::Sync(Sync { delete, contents, dryrun, copying, common, src, dst }) => {
+                let roots = vec![beside(&src, &dst, copying.dereference)?];
+                let job = Job { preserve: true, delete, contents, dry_run: dryrun, ..base(verb, roots, common) };
+                Ok(with(job, &copying))
+            }
+            Command::Check(Check { lite, common, src, dst }) => {
+                let roots = vec![beside(&src, &dst, false)?];
+                Ok(Job { contents: !lite, ..base(verb, roots, common) })
+            }
+            Command::Delete(Delete { dryrun, common, paths }) => {
+                let mut roots = Vec::new();
+                for path in &paths {
+                    let path = absolute(path)?;
+                    if path.parent().is_none() {
+                        return Err("Refused to delete everything: / isn't deleted".into());
+                    }
+                    roots.push(match is_dir(&path, false) {
+                        true => Root { src: raw(&path), dst: raw(&path), one: None },
+                        false => {
+                            let (above, name) = split(&path)?;
+                            Root {
+                                src: raw(&above),
+                                dst: raw(&above),
+                                one: Some((key(&path, &name, false), Raw::new())),
+                            }
+                        }
+                    });
+                }
+                Ok(Job { dry_run: dryrun, ..base(verb, roots, common) })
+            }
+        }
+    }
+}
+
+fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
+    let Common { progress, verbose, quiet, log, patience } = common;
+    Job {
+        verb,
+        roots,
+        preserve: false,
+        xattrs: false,
+        sparse: false,
+        direct: false,
+        follow: false,
+        delete: false,
+        contents: false,
+        dry_run: false,
+        verbose: verbose && !quiet,
+        quiet,
+        progress: progress.filter(|every| *every > 0 && !quiet),
+        resuming: false,
+        patience: patience.max(1),
+        log,
+    }
+}
+
+fn with(job: Job, copying: &Copying) -> Job {
+    let Copying { xattrs, sparse, direct, dereference, .. } = copying;
+    Job { xattrs: xattrs != "none", sparse: *sparse, direct: *direct, follow: *dereference, ..job }
+}
+
+/// dcp's rule, which is cp's. Without `into`, as if DEST wasn't there.
+fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, String> {
+    let [sources @ .., dest] = paths else { return Err("it needs SRC and DEST".into()) };
+    let dest = absolute(dest)?;
+    let into = into && is_dir(&dest, true);
+    if sources.len() > 1 && !into {
+        return Err(format!("{}: several sources need a directory that is there", dest.display()));
+    }
+    sources
+        .iter()
+        .map(|source| {
+            let source = absolute(source)?;
+            let (above, name) = match source.file_name() {
+                Some(name) => (source.parent().unwrap_or(Path::new("/")).to_path_buf(), name.to_owned()),
+                None => (source.clone(), OsString::new()),
+            };
+            let to = if into { dest.join(&name) } else { dest.clone() };
+            pair(&source, (&above, &name), &to, follow)
+        })
+        .collect()
+}
+
+/// dsync's rule: what is in one goes into the other.
+fn beside(src: &OsStr, dst: &OsStr, follow: bool) -> Result<Root, String> {
+    let (src, dst) = (absolute(src)?, absolute(dst)?);
+    let (above, name) = match src.file_name() {
+        Some(name) => (src.parent().unwrap_or(Path::new("/")).to_path_buf(), name.to_owned()),
+        None => (src.clone(), OsString::new()),
+    };
+    pair(&src, (&above, &name), &dst, follow)
+}
+
+fn pair(src: &Path, (above, name): (&Path, &OsStr), dst: &Path, follow: bool) -> Result<Root, String> {
+    if is_dir(src, follow || src.as_os_str().as_bytes().ends_with(b"/")) {
+        if dst.starts_with(src) {
+            let why = if dst == src { "they are the same folder" } else { "it is in the source" };
+            return Err(format!("Refused to copy {} to {}: {why}", src.display(), dst.display()));
+        }
+        return Ok(Root { src: raw(src), dst: raw(dst), one: None });
+    }
+    if src.symlink_metadata().is_err() {
+        return Err(format!("{}: no such file or directory", src.display()));
+    }
+    if src == dst {
+        return Err(format!("Refused to copy {} to itself", src.display()));
+    }
+    let (to, to_name) = split(dst)?;
+    let one = Some((key(src, name, follow), key_like(src, &to_name, follow)));
+    Ok(Root { src: raw(above), dst: raw(&to), one })
+}
+
+fn split(path: &Path) -> Result<(PathBuf, OsString), String> {
+    let name = path.file_name().ok_or_else(|| format!("{}: has no name", path.display()))?;
+    Ok((path.parent().unwrap_or(Path::new("/")).to_path_buf(), name.to_owned()))
+}
+
+fn key(path: &Path, name: &OsStr, follow: bool) -> Raw {
+    key_like(path, name, follow)
+}
+
+/// The key that a file of this kind has under a name.
+fn key_like(path: &Path, name: &OsStr, follow: bool) -> Raw {
+    let link = !follow && path.symlink_metadata().is_ok_and(|st| st.is_symlink());
+    let key = if link { haul_core::Key::symlink(name.as_bytes()) } else { haul_core::Key::new(name.as_bytes()) };
+    Raw::from(key.as_bytes())
+}
+
+fn raw(path: &Path) -> Raw {
+    Raw::from(path.as_os_str().as_bytes())
+}
+
+fn is_dir(path: &Path, follow: bool) -> bool {
+    let st = if follow { path.metadata() } else { path.symlink_metadata() };
+    st.is_ok_and(|st| st.is_dir())
+}
+
+/// The path from the root, without dots and slashes at its end.
+fn absolute(path: &OsStr) -> Result<PathBuf, String> {
+    let whole = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut named = PathBuf::new();
+    for part in whole.components() {
+        match part {
+            // What is above a symlink is another folder than what is written above it.
+            Component::ParentDir => {
+                named = named.canonicalize().unwrap_or(named);
+                named.pop();
+            }
+            part => named.push(part),
+        }
+    }
+    Ok(PathBuf::from(OsString::from_vec(named.into_os_string().into_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(words: &[&str]) -> Result<Job, String> {
+        Typed::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string())?.job()
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    fn a_source_goes_into_a_directory_or_becomes_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        let at = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+        std::fs::create_dir_all(dir.join("src")).unwrap();
+        std::fs::create_dir_all(dir.join("dst")).unwrap();
+        std::fs::write(dir.join("f"), "x").unwrap();
+        let roots = |words: &[&str]| {
+            let job = typed(words).unwrap();
+            let text = |raw: &Raw| String::from_utf8_lossy(raw).replace(&at(""), "");
+            job.roots.iter().map(|root| (text(&root.src), text(&root.dst))).collect::<Vec<_>>()
+        };
+        assert_eq!(roots(&["dcp", &at("src/"), &at("dst")]), [("src".into(), "dst/src".into())]);
+        assert_eq!(roots(&["dcp", "-p", &at("src"), &at("new")]), [("src".into(), "new".into())]);
+        assert_eq!(roots(&["sync", &at("src"), &at("dst")]), [("src".into(), "dst".into())]);
+        let job = typed(&["dcp", &at("f"), &at("dst")]).unwrap();
+        assert_eq!(job.roots[0].one, Some((Raw::from("f"), Raw::from("f"))));
+        assert_eq!(
+            typed(&["sync", &at("src"), &at("src/new")]).unwrap_err(),
+            format!("Refused to copy {} to {}: it is in the source", at("src"), at("src/new"))
+        );
+        assert_eq!(
+            typed(&["dcp", &at("src"), &at("f"), &at("new")]).unwrap_err(),
+            format!("{}: several sources need a directory that is there", at("new"))
+        );
+        assert_eq!(
+            typed(&["dcp", &at("none"), &at("new")]).unwrap_err(),
+            format!("{}: no such file or directory", at("none"))
+        );
+    }
+}

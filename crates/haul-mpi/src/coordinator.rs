@@ -1,0 +1,519 @@
+//! Who does what: the coordinator's state, which messages change. Pure: it knows no MPI, no disk and no clock; rank 0 feeds it what
+//! ranks say and asks it what to give them.
+//!
+//! Nothing waits for a phase to end. A directory is looked at while files of others are copied; it is finished when its own listing,
+//! its files and its directories are.
+
+use crate::{
+    large::{Large, Larges},
+    links::Links,
+    queue::Stack,
+    tree::{Node, Tree},
+    work::{Began, Done, Found, Item, Job, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+/// Directories of one lease that finishes them.
+const FINISHED_AT_ONCE: usize = 64;
+/// Names of one lease that links them, or deletes them.
+const NAMES_AT_ONCE: usize = 256;
+
+/// A lease that somebody has.
+struct Lease {
+    rank: usize,
+    work: Work,
+}
+
+/// What the journal is to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A large file was begun.
+    Begun(u16, Item, Raw),
+    /// A piece of it arrived: offset, bytes, CRC-64.
+    Piece(u16, Raw, (u64, u64, u64)),
+    /// It is whole, or was given up.
+    Ended(u16, Raw),
+}
+
+/// Everything that is known of a job under way.
+pub struct Coordinator {
+    job: Arc<Job>,
+    tree: Tree,
+    dirs: Stack,
+    files: Stack,
+    /// What the destination alone has; waits until all is copied.
+    extra: Stack,
+    deleting: bool,
+    links: Links,
+    to_link: VecDeque<(u16, u32, Raw, Item)>,
+    finish: VecDeque<(u16, u32, Raw, bool)>,
+    rmdir: VecDeque<(u16, u32, Raw, bool)>,
+    larges: Larges,
+    /// What is given again: somebody was lost, or was stopped.
+    again: VecDeque<Work>,
+    leases: HashMap<u64, Lease>,
+    /// Leases of each rank.
+    held: HashMap<usize, usize>,
+    next: u64,
+    slots: usize,
+    /// Sums over all ranks.
+    pub totals: Totals,
+    /// Files and bytes that were found so far.
+    pub seen: (u64, u64),
+    /// Errors so far.
+    pub errors: u64,
+    /// Sources that were gone when their turn came.
+    pub vanished: u64,
+    /// No room is left.
+    pub full: bool,
+    /// Nothing more is given out.
+    pub stopping: bool,
+    /// Lines to print.
+    pub lines: Vec<String>,
+    /// Errors to print.
+    pub problems: Vec<Problem>,
+    /// For the journal.
+    pub notes: Vec<Note>,
+    /// Something that can't go on: a stack has no room.
+    pub broken: Option<String>,
+}
+
+impl Coordinator {
+    /// Of a job for so many slots in all; `left` is what an earlier run left of large files.
+    pub fn new(job: Arc<Job>, slots: usize, left: crate::journal::Rest) -> Coordinator {
+        let mut this = Coordinator {
+            tree: Tree::default(),
+            dirs: Stack::default(),
+            files: Stack::default(),
+            extra: Stack::default(),
+            deleting: false,
+            links: Links::default(),
+            to_link: VecDeque::new(),
+            finish: VecDeque::new(),
+            rmdir: VecDeque::new(),
+            larges: Larges::new(left, job.verb == Verb::Check),
+            again: VecDeque::new(),
+            leases: HashMap::new(),
+            held: HashMap::new(),
+            next: 0,
+            slots: slots.max(1),
+            totals: Totals::default(),
+            seen: (0, 0),
+            errors: 0,
+            vanished: 0,
+            full: false,
+            stopping: false,
+            lines: Vec::new(),
+            problems: Vec::new(),
+            notes: Vec::new(),
+            broken: None,
+            job,
+        };
+        this.begin();
+        this
+    }
+
+    fn begin(&mut self) {
+        for number in (0..self.job.roots.len()).rev() {
+            let root = number as u16;
+            let Root { one, .. } = &self.job.roots[number];
+            let (key, alone) = match one {
+                Some((from, _)) => (from.clone(), true),
+                None => (Raw::new(), false),
+            };
+            let work = match (self.job.verb, alone) {
+                (Verb::Delete, true) => Work::Delete { root, node: self.tree.virtual_node(root), keys: vec![key] },
+                (Verb::Delete, false) => {
+                    let node = self.tree.add(Node::going(None, root, key.clone()));
+                    Work::Remove { root, node, key }
+                }
+                // One file is looked at as its directory would be, between its own key and the next.
+                (_, true) => Work::Dir { root, node: self.tree.virtual_node(root), key, fresh: false, after: None },
+                (_, false) => {
+                    let node = self.tree.add(Node::growing(None, root, key.clone(), false));
+                    Work::Dir { root, node, key, fresh: false, after: None }
+                }
+            };
+            self.again.push_back(work);
+        }
+    }
+
+    /// True when nothing is left to do, or to wait for.
+    pub fn is_done(&self) -> bool {
+        self.leases.is_empty() && (self.stopping || self.full || self.broken.is_some() || self.is_idle())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.extra.is_empty() && self.is_copied()
+    }
+
+    /// Nothing of what is to be copied is left.
+    fn is_copied(&self) -> bool {
+        self.again.is_empty()
+            && self.dirs.is_empty()
+            && self.files.is_empty()
+            && self.to_link.is_empty()
+            && self.finish.is_empty()
+            && self.rmdir.is_empty()
+            && self.larges.is_empty()
+            && !self.links.is_waiting()
+    }
+
+    /// How many leases a rank has.
+    pub fn held(&self, rank: usize) -> usize {
+        self.held.get(&rank).copied().unwrap_or(0)
+    }
+
+    /// Takes in what a rank said of a lease. What isn't its lease any more is passed over: it was given to another.
+    pub fn take(&mut self, rank: usize, said: Said) {
+        match said {
+            Said::Found(lease, found) => {
+                let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
+                let (root, node) = match &mut held.work {
+                    Work::Dir { root, node, after, .. } => {
+                        *after = Some(found.last.clone());
+                        (*root, *node)
+                    }
+                    Work::Remove { root, node, .. } => (*root, *node),
+                    _ => return,
+                };
+                self.found(root, node, found);
+            }
+            Said::Done(lease, done) => {
+                let Some(held) = self.leases.remove(&lease) else { return };
+                if held.rank != rank {
+                    self.leases.insert(lease, held);
+                    return;
+                }
+                *self.held.entry(rank).or_insert(1) -= 1;
+                self.done(rank, held.work, done);
+            }
+            _ => {}
+        }
+        self.go_on();
+    }
+
+    fn found(&mut self, root: u16, node: u32, found: Found) {
+        self.seen.0 += found.files_seen;
+        self.seen.1 += found.bytes_seen;
+        for (key, fresh) in found.dirs {
+            self.tree.wait(node);
+            let work = match self.tree.is_going(node) {
+                true => Work::Remove { root, node, key },
+                false => Work::Dir { root, node, key, fresh, after: None },
+            };
+            self.push(work);
+        }
+        if !found.files.is_empty() {
+            self.tree.wait(node);
+            self.push(Work::Files { root, node, items: found.files });
+        }
+        let mut first = Vec::new();
+        for item in found.linked {
+            self.tree.wait(node);
+            let Some(pin) = item.linked else { continue };
+            match self.links.meet(root, pin.ino, node, item) {
+                crate::links::Met::First(item) if self.larges.is_large(&item) => {
+                    self.larges.add(root, node, item);
+                }
+                crate::links::Met::First(item) => first.push(item),
+                crate::links::Met::Ready(name, item) => self.to_link.push_back((root, node, name, item)),
+                crate::links::Met::Waits => {}
+            }
+        }
+        for item in first {
+            self.push(Work::Files { root, node, items: vec![item] });
+        }
+        for item in found.large {
+            self.tree.wait(node);
+            self.larges.add(root, node, item);
+        }
+        let mut files = Vec::new();
+        for key in found.extra {
+            match key.last() {
+                Some(b'/') => {
+                    self.tree.wait(node);
+                    let work = Work::Remove { root, node, key };
+                    self.push_extra(work);
+                }
+                _ => files.push(key),
+            }
+        }
+        for keys in files.chunks(NAMES_AT_ONCE) {
+            self.tree.wait(node);
+            self.push_extra(Work::Delete { root, node, keys: keys.to_vec() });
+        }
+    }
+
+    fn push(&mut self, work: Work) {
+        let stack = match work {
+            Work::Files { .. } => &mut self.files,
+            _ => &mut self.dirs,
+        };
+        self.broken = push(stack, &work).or(self.broken.take());
+    }
+
+    fn push_extra(&mut self, work: Work) {
+        self.broken = push(&mut self.extra, &work).or(self.broken.take());
+    }
+
+    fn done(&mut self, rank: usize, work: Work, done: Done) {
+        if done.undone {
+            return self.give_again(work);
+        }
+        let pieces = matches!(work, Work::Piece { .. });
+        self.totals += Totals { differ: if pieces { 0 } else { done.totals.differ }, ..done.totals };
+        self.lines.extend(done.lines);
+        for problem in &done.problems {
+            self.errors += 1;
+            self.vanished += u64::from(problem.vanished);
+            self.full |= problem.full;
+        }
+        let failed = !done.problems.is_empty();
+        self.problems.extend(done.problems);
+        match work {
+            Work::Dir { node, .. } | Work::Remove { node, .. } => {
+                if done.finished {
+                    self.tree.finished_itself(node);
+                }
+                self.complete(node);
+            }
+            Work::Files { root, node, items } => {
+                for (number, item) in items.into_iter().enumerate() {
+                    let arrived = !done.failed.contains(&(number as u32));
+                    self.settle_name(root, item, arrived);
+                }
+                self.complete(node);
+            }
+            Work::Links { root, names } => {
+                for (number, (node, _, item)) in names.into_iter().enumerate() {
+                    // Where links can't be made each name becomes a file.
+                    match done.failed.contains(&(number as u32)) {
+                        true => {
+                            let item = Item { linked: None, task: Task::Copy, ..item };
+                            match self.larges.is_large(&item) {
+                                true => self.larges.add(root, node, item),
+                                false => self.push(Work::Files { root, node, items: vec![item] }),
+                            }
+                        }
+                        false => self.complete(node),
+                    }
+                }
+            }
+            Work::Begin { id, root, item, left } => match done.began {
+                Some(began) => {
+                    match (&began, left) {
+                        (Began::Anew(token), _) => self.notes.push(Note::Begun(root, item, token.clone())),
+                        (Began::Found(_), Some(left)) => self.larges.found(id, left.pieces),
+                        _ => {}
+                    }
+                    self.larges.began(id, began);
+                }
+                None => self.large_ended(id, false),
+            },
+            Work::Piece { id, root, item, offset, len, .. } => {
+                if let Some(crc) = done.crc.filter(|_| !failed) {
+                    self.notes.push(Note::Piece(root, item.key, (offset, len, crc)));
+                }
+                if let Some(arrived) = self.larges.piece(id, rank, !failed, done.totals.differ > 0) {
+                    self.large_ended(id, arrived);
+                }
+            }
+            Work::Publish { id, .. } => self.large_ended(id, !failed),
+            Work::Finish { dirs } | Work::Rmdir { dirs } => {
+                for (_, node, ..) in dirs {
+                    self.complete(node);
+                }
+            }
+            Work::Delete { node, .. } => self.complete(node),
+        }
+    }
+
+    fn large_ended(&mut self, id: u32, arrived: bool) {
+        let Some(Large { root, node, item, differs, .. }) = self.larges.remove(id) else { return };
+        self.notes.push(Note::Ended(root, item.key.clone()));
+        if self.job.verb == Verb::Check {
+            self.totals.differ += u64::from(differs);
+            self.totals.files += 1;
+            if differs {
+                self.lines.push(format!("differs: {}", String::from_utf8_lossy(&item.key)));
+            }
+        } else if arrived {
+            self.totals.files += 1;
+        }
+        self.settle_name(root, item, arrived);
+        self.complete(node);
+    }
+
+    /// What waits for the first name of a file.
+    fn settle_name(&mut self, root: u16, item: Item, arrived: bool) {
+        let Some(pin) = item.linked else { return };
+        if arrived {
+            for (node, name) in self.links.arrived(root, pin.ino, &item.key) {
+                self.to_link.push_back((root, node, item.key.clone(), name));
+            }
+        } else if let Some((node, next)) = self.links.failed(root, pin.ino) {
+            match self.larges.is_large(&next) {
+                true => self.larges.add(root, node, next),
+                false => self.push(Work::Files { root, node, items: vec![next] }),
+            }
+        }
+    }
+
+    /// One thing that this directory waited for is done.
+    fn complete(&mut self, node: u32) {
+        let attributes = matches!(self.job.verb, Verb::Dcp | Verb::Sync) && !self.job.dry_run;
+        let mut at = Some(node);
+        while let Some(node) = at {
+            at = match self.tree.complete(node, attributes) {
+                crate::tree::Then::Waits => None,
+                crate::tree::Then::Finish(place) => {
+                    self.finish.push_back(place);
+                    None
+                }
+                crate::tree::Then::Rmdir(place) => {
+                    self.rmdir.push_back(place);
+                    None
+                }
+                crate::tree::Then::Above(parent) => parent,
+            };
+        }
+    }
+
+    /// After everything that changes: deletions begin when all is copied, and only if nothing went wrong.
+    fn go_on(&mut self) {
+        if self.deleting || self.extra.is_empty() || !self.leases.is_empty() || !self.is_copied() {
+            return;
+        }
+        if self.errors > 0 || self.stopping {
+            self.spare_extra();
+        }
+        self.deleting = true;
+    }
+
+    fn spare_extra(&mut self) {
+        let mut spared = 0u64;
+        while let Ok(Some(bytes)) = self.extra.pop() {
+            if let Ok(Work::Remove { node, .. } | Work::Delete { node, .. }) = rmp_serde::from_slice(&bytes) {
+                spared += 1;
+                self.complete(node);
+            }
+        }
+        if spared > 0 {
+            let line = "nothing was deleted, since there were errors".to_owned();
+            self.problems.push(Problem { line, full: false, vanished: false });
+        }
+    }
+
+    /// The next lease for a rank.
+    pub fn next(&mut self, rank: usize) -> Option<(u64, Work)> {
+        if self.stopping || self.full || self.broken.is_some() {
+            return None;
+        }
+        self.go_on();
+        let work = self.choose(rank)?;
+        let lease = self.next;
+        self.next += 1;
+        self.leases.insert(lease, Lease { rank, work: work.clone() });
+        *self.held.entry(rank).or_insert(0) += 1;
+        Some((lease, work))
+    }
+
+    fn choose(&mut self, rank: usize) -> Option<Work> {
+        if let Some(work) = self.again.pop_front() {
+            return Some(work);
+        }
+        if let Some(work) = self.larges.publish(rank) {
+            return Some(work);
+        }
+        if let Some((root, ..)) = self.to_link.front() {
+            let root = *root;
+            let mut names = Vec::new();
+            while names.len() < NAMES_AT_ONCE && self.to_link.front().is_some_and(|(r, ..)| *r == root) {
+                let Some((_, node, first, item)) = self.to_link.pop_front() else { break };
+                names.push((node, first, item));
+            }
+            return Some(Work::Links { root, names });
+        }
+        if !self.finish.is_empty() {
+            let count = self.finish.len().min(FINISHED_AT_ONCE);
+            return Some(Work::Finish { dirs: self.finish.drain(..count).collect() });
+        }
+        if !self.rmdir.is_empty() {
+            let count = self.rmdir.len().min(FINISHED_AT_ONCE);
+            return Some(Work::Rmdir { dirs: self.rmdir.drain(..count).collect() });
+        }
+        // The walk and small files go on beside large ones.
+        let others = !self.files.is_empty() || !self.dirs.is_empty();
+        if !(others && self.larges.under_way() * 4 >= self.slots * 3)
+            && let Some(work) = self.larges.next(self.slots)
+        {
+            return Some(work);
+        }
+        if let Some(work) = self.pop(|this| &mut this.files) {
+            return Some(work);
+        }
+        if let Some(work) = self.pop(|this| &mut this.dirs) {
+            return Some(self.open(work));
+        }
+        match self.deleting {
+            true => self.pop(|this| &mut this.extra).map(|work| self.open(work)),
+            false => None,
+        }
+    }
+
+    fn pop(&mut self, stack: impl Fn(&mut Self) -> &mut Stack) -> Option<Work> {
+        match stack(self).pop() {
+            Ok(bytes) => bytes.and_then(|bytes| rmp_serde::from_slice(&bytes).ok()),
+            Err(error) => {
+                self.broken = Some(format!("the list of what is to be done can't be read: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A directory that is leased gets its own place in the tree; until then it is only its parent's.
+    fn open(&mut self, work: Work) -> Work {
+        match work {
+            Work::Dir { root, node, key, fresh, after } => {
+                let node = self.tree.add(Node::growing(Some(node), root, key.clone(), fresh));
+                Work::Dir { root, node, key, fresh, after }
+            }
+            Work::Remove { root, node, key } => {
+                let node = self.tree.add(Node::going(Some(node), root, key.clone()));
+                Work::Remove { root, node, key }
+            }
+            work => work,
+        }
+    }
+
+    /// Nobody knows what became of a rank: what it had is given to others.
+    pub fn lost(&mut self, rank: usize) {
+        let lost: Vec<u64> = self.leases.iter().filter(|(_, held)| held.rank == rank).map(|(id, _)| *id).collect();
+        for lease in lost {
+            if let Some(held) = self.leases.remove(&lease) {
+                self.give_again(held.work);
+            }
+        }
+        self.held.remove(&rank);
+    }
+
+    fn give_again(&mut self, work: Work) {
+        match work {
+            Work::Piece { id, offset, len, crc, .. } => self.larges.again(id, (offset, len, crc)),
+            work => self.again.push_back(work),
+        }
+    }
+}
+
+/// Adds work; what is wrong if that fails.
+fn push(stack: &mut Stack, work: &Work) -> Option<String> {
+    let bytes = rmp_serde::to_vec(work).expect("work is plain data");
+    stack
+        .push(bytes)
+        .err()
+        .map(|error| format!("there is no room in {} for what is to be done: {error}", std::env::temp_dir().display()))
+}

@@ -1,0 +1,98 @@
+//! A rank's hands: threads that do leases, one at a time each, through the stores.
+
+use crate::{
+    dirs, files, pieces, remove,
+    shared::Shared,
+    work::{Done, Raw, Said, Work},
+};
+use haul_core::Key;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+/// Threads that wait for leases.
+pub struct Crew {
+    /// What they share.
+    pub shared: Arc<Shared>,
+    work: Option<Sender<(u64, Work)>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Starts so many threads.
+    pub fn start(shared: Shared, slots: usize, runtime: &tokio::runtime::Handle) -> Crew {
+        let shared = Arc::new(shared);
+        let (work, waiting) = channel();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let threads = (0..slots).map(|_| {
+            let (shared, waiting, runtime) = (shared.clone(), waiting.clone(), runtime.clone());
+            std::thread::spawn(move || hand(&shared, &waiting, &runtime))
+        });
+        let threads = threads.collect();
+        Crew { shared, work: Some(work), threads }
+    }
+
+    /// Gives them a lease.
+    pub fn give(&self, lease: u64, work: Work) {
+        if let Some(to) = &self.work {
+            let _ = to.send((lease, work));
+        }
+    }
+
+    /// Waits until what they have is done.
+    pub fn end(mut self) {
+        self.work = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn hand(shared: &Arc<Shared>, waiting: &Mutex<Receiver<(u64, Work)>>, runtime: &tokio::runtime::Handle) {
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((lease, work)) = next else { return };
+        let done = match shared.may_go_on() {
+            false => Done { undone: true, ..Done::default() },
+            true => runtime.block_on(one(shared, lease, work)),
+        };
+        shared.say(Said::Done(lease, done));
+    }
+}
+
+async fn one(shared: &Arc<Shared>, lease: u64, work: Work) -> Done {
+    match work {
+        Work::Dir { root, key, fresh, after, .. } => {
+            let after = after.map(|after| Key::new(&after));
+            dirs::look(shared, lease, root, &Key::new(&key), fresh, after).await
+        }
+        Work::Files { root, items, .. } => files::deal(shared, root, &items).await,
+        Work::Links { root, names } => files::link(shared, root, &names).await,
+        Work::Begin { root, item, left, .. } => pieces::begin(shared, root, &item, left).await,
+        Work::Piece { root, item, token, offset, len, crc, .. } => {
+            pieces::piece(shared, root, &item, &token, offset..offset + len, crc).await
+        }
+        Work::Publish { root, item, token, .. } => pieces::publish(shared, root, &item, &token).await,
+        Work::Finish { dirs } => {
+            let dirs: Vec<(u16, Key, bool)> =
+                dirs.into_iter().map(|(r, _, key, new)| (r, Key::new(&key), new)).collect();
+            dirs::finish(shared, &dirs).await
+        }
+        Work::Remove { root, key, .. } => remove::look(shared, lease, root, &Key::new(&key)).await,
+        Work::Delete { root, keys, .. } => remove::delete(shared, root, &keys).await,
+        Work::Rmdir { dirs } => {
+            let mut done = Done::default();
+            for (root, _, key, _) in dirs {
+                let more = remove::delete(shared, root, &[Raw::from(key.to_vec())]).await;
+                done.totals += more.totals;
+                done.problems.extend(more.problems);
+                done.lines.extend(more.lines);
+            }
+            done
+        }
+    }
+}

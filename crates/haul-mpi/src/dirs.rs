@@ -1,0 +1,346 @@
+//! Looks at one directory on both sides, decides about each file, and has the first of them dealt with at once; what is more goes to
+//! other ranks. Gives directories their attributes when all in them is done.
+
+use crate::{
+    files,
+    large::LARGE,
+    shared::{Shared, Sides},
+    work::{Done, Found, Item, Raw, Said, Task, Verb},
+};
+use futures::{StreamExt as _, stream::BoxStream};
+use haul_core::{
+    Entry, ErrorKind, Key, Kind, Listed, attributes,
+    join::{Join, Pair},
+    listing::Side,
+};
+use haul_store::{AttributesBatch, AttributesItem, ListRequest};
+use std::{collections::HashSet, sync::Arc};
+
+/// Files and bytes of one lease: some milliseconds' work, and few enough that a directory of a million is shared by all.
+const FILES: usize = 256;
+const BYTES: u64 = 64 << 20;
+/// Directories, or names that go, that are told of at once.
+const NAMES: usize = 1024;
+
+/// One look, gathered.
+struct Look<'a> {
+    shared: &'a Arc<Shared>,
+    sides: &'a Sides,
+    lease: u64,
+    root: u16,
+    fresh: bool,
+    found: Found,
+    bytes: u64,
+    /// Something was told already, so that others work here too.
+    told: bool,
+    extra: HashSet<Vec<u8>>,
+    done: Done,
+    whole: bool,
+}
+
+/// Looks at a directory.
+pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
+    let sides = &shared.sides[usize::from(root)];
+    let (done, found) = (Done::default(), Found::default());
+    let mut look = Look {
+        shared,
+        sides,
+        lease,
+        root,
+        fresh,
+        found,
+        bytes: 0,
+        told: after.is_some(),
+        extra: HashSet::new(),
+        done,
+        whole: true,
+    };
+    if sides.one.is_some() {
+        look.one().await;
+        return look.end(key).await;
+    }
+    if let Err(error) = look.make(key).await {
+        look.done.problems.push(shared.problem(root, key.as_bytes(), &error));
+        return look.done;
+    }
+    look.walk(key, after).await;
+    look.end(key).await
+}
+
+impl Look<'_> {
+    /// Makes the directory, also where it turns out to be empty. In a sync that deletes, something else of its name makes way.
+    async fn make(&self, key: &Key) -> haul_core::Result<()> {
+        if !self.fresh || !self.shared.changes() || key.is_root() {
+            return Ok(());
+        }
+        let (dst, spec) = (&self.sides.dst, self.shared.spec());
+        match dst.make_dir(key, &spec).await {
+            Err(error) if self.shared.job.delete && matches!(error.kind(), ErrorKind::Exists | ErrorKind::Io) => {
+                let path = key.path();
+                let names = vec![(Key::new(path), None), (Key::symlink(path), None)];
+                dst.delete(names).await;
+                dst.make_dir(key, &spec).await
+            }
+            answer => answer,
+        }
+    }
+
+    fn listing(&self, side: Side, key: &Key, after: &Option<Key>) -> BoxStream<'static, Listed> {
+        let store = match side {
+            Side::Src => &self.sides.src,
+            Side::Dst => &self.sides.dst,
+        };
+        let sweep = side == Side::Dst && self.shared.changes();
+        store.list(ListRequest { posix: true, sweep, after: after.clone(), ..ListRequest::dir(key.as_bytes()) })
+    }
+
+    async fn walk(&mut self, key: &Key, after: Option<Key>) {
+        let mut src = self.listing(Side::Src, key, &after);
+        let mut dst = match self.fresh {
+            true => futures::stream::iter([Listed::End]).boxed(),
+            false => self.listing(Side::Dst, key, &after),
+        };
+        let mut join = Join::new();
+        loop {
+            while let Some(side) = join.starved() {
+                let listing = match side {
+                    Side::Src => &mut src,
+                    Side::Dst => &mut dst,
+                };
+                match listing.next().await {
+                    None => join.stop(side),
+                    Some(listed) => {
+                        if let Listed::Failed { error, .. } = &listed {
+                            self.whole = false;
+                            self.done.problems.push(self.shared.problem(self.root, key.as_bytes(), error));
+                        }
+                        if let Err(error) = join.push(side, listed) {
+                            let line = format!("{}: {error}", self.shared.path(self.root, key.as_bytes()));
+                            self.done.problems.push(crate::work::Problem { line, full: false, vanished: false });
+                            return;
+                        }
+                    }
+                }
+            }
+            match join.next_pair() {
+                None => return,
+                Some(Pair::Both(src, dst)) => self.pair(src, Some(dst)),
+                Some(Pair::SrcOnly(src)) => self.pair(src, None),
+                // Whether the destination has it is told when it is written.
+                Some(Pair::SrcUnknown(src)) => self.pair(src, None),
+                Some(Pair::DstOnly(dst)) => self.extra(dst),
+                // It isn't known whether the source has it, so it stays.
+                Some(Pair::DstUnknown(_)) => {}
+            }
+            if self.found.files.len() >= FILES || self.bytes >= BYTES || self.names() >= NAMES {
+                self.tell();
+            }
+        }
+    }
+
+    /// The one file of the job.
+    async fn one(&mut self) {
+        let Some((from, to)) = &self.sides.one else { return };
+        match self.sides.src.stat(from).await {
+            Ok(src) => {
+                let dst = self.sides.dst.stat(to).await.ok();
+                // A stat gives no facts of inodes where a listing would.
+                self.pair(src, dst);
+            }
+            Err(error) => self.done.problems.push(self.shared.problem(self.root, from.as_bytes(), &error)),
+        }
+    }
+
+    fn names(&self) -> usize {
+        self.found.dirs.len() + self.found.linked.len() + self.found.large.len() + self.found.extra.len()
+    }
+
+    fn pair(&mut self, src: Entry, dst: Option<Entry>) {
+        self.found.last = Raw::from(src.key.as_bytes());
+        if src.is_dir() {
+            self.in_check(dst.is_none(), &src.key);
+            if self.shared.job.verb != Verb::Check || dst.is_some() {
+                self.found.dirs.push((Raw::from(src.key.as_bytes()), dst.is_none()));
+            }
+            return;
+        }
+        if !src.has_bytes() && src.kind != Kind::Special {
+            return;
+        }
+        self.found.files_seen += 1;
+        self.found.bytes_seen += src.size;
+        let Some(task) = self.decide(&src, dst.as_ref()) else { return };
+        let item = Item::of(&src, self.sides.device, task);
+        let keeps_links = self.shared.keep.as_ref().is_some_and(|keep| keep.hard_links) && self.shared.changes();
+        if item.linked.is_some() && keeps_links {
+            self.found.linked.push(item);
+        } else if item.size >= LARGE && item.kind == Kind::File && item.task == Task::Copy && self.in_pieces() {
+            self.found.large.push(Item { linked: None, ..item });
+        } else {
+            self.bytes += item.size;
+            self.found.files.push(Item { linked: None, ..item });
+        }
+    }
+
+    fn in_pieces(&self) -> bool {
+        !self.shared.job.dry_run
+    }
+
+    fn in_check(&mut self, only_src: bool, key: &Key) {
+        if self.shared.job.verb == Verb::Check && only_src {
+            self.done.totals.only_src += 1;
+            self.line("only in the source", key);
+        }
+    }
+
+    fn line(&mut self, what: &str, key: &Key) {
+        self.done.lines.push(format!("{what}: {}", self.shared.path(self.root, key.as_bytes())));
+    }
+
+    /// What is to be done with a file; `None` for nothing.
+    fn decide(&mut self, src: &Entry, dst: Option<&Entry>) -> Option<Task> {
+        let job = self.shared.job.clone();
+        let Some(dst) = dst else {
+            self.in_check(true, &src.key);
+            return (job.verb != Verb::Check).then_some(Task::Copy);
+        };
+        let window = self.sides.dst.caps().mtime.map_or(1, |precision| precision.as_nanos());
+        let close = match (src.mtime, dst.mtime) {
+            (Some(a), Some(b)) => a.distance(b) < window.max(1),
+            _ => false,
+        };
+        let alike = src.kind == dst.kind && src.size == dst.size;
+        if job.verb == Verb::Check {
+            let same = alike && (job.contents || close);
+            if !same {
+                self.done.totals.differ += 1;
+                self.line("differs", &src.key);
+                return None;
+            }
+            // In pieces where it is large: as `Copy` that writes nothing.
+            return match (job.contents && src.has_bytes(), src.size >= LARGE && src.kind == Kind::File) {
+                (true, true) => Some(Task::Copy),
+                (true, false) => Some(Task::Compare),
+                (false, _) => {
+                    self.done.totals.same += 1;
+                    None
+                }
+            };
+        }
+        let goes_on = job.verb == Verb::Sync || job.resuming;
+        if !goes_on || !alike || !close {
+            return Some(Task::Copy);
+        }
+        if job.verb == Verb::Sync && job.contents && src.kind == Kind::File {
+            return Some(Task::Compare);
+        }
+        let several = src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+        if self.differ(src, dst) || several {
+            return Some(Task::Attributes);
+        }
+        self.done.totals.same += 1;
+        None
+    }
+
+    fn differ(&self, src: &Entry, dst: &Entry) -> bool {
+        let Some(keep) = &self.shared.keep else { return false };
+        match (&src.posix, &dst.posix) {
+            (Some(src), Some(dst)) => {
+                keep.looks_inside() || attributes::differs(src, dst, keep, &self.shared.rights).0.any()
+            }
+            _ => true,
+        }
+    }
+
+    fn extra(&mut self, dst: Entry) {
+        self.found.last = Raw::from(dst.key.as_bytes());
+        match self.shared.job.verb {
+            Verb::Check => {
+                self.done.totals.only_dst += 1;
+                self.line("only in the destination", &dst.key);
+            }
+            Verb::Sync if self.shared.job.delete => {
+                self.extra.insert(dst.key.path().to_vec());
+                self.found.extra.push(Raw::from(dst.key.as_bytes()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the coordinator what there is so far.
+    fn tell(&mut self) {
+        self.told = true;
+        self.bytes = 0;
+        let mut found = std::mem::take(&mut self.found);
+        self.spare(&mut found);
+        self.shared.say(Said::Found(self.lease, found));
+    }
+
+    /// Nothing goes from a directory that wasn't seen whole.
+    fn spare(&self, found: &mut Found) {
+        if !self.whole {
+            found.extra.clear();
+        }
+        // What makes way for a directory of its name does so when that is made.
+        let dirs: HashSet<&[u8]> = found.dirs.iter().map(|(key, _)| key.strip_suffix(b"/").unwrap_or(key)).collect();
+        found.extra.retain(|key| !dirs.contains(Key::new(key).path()));
+    }
+
+    /// The last files are dealt with here; where they are all, so is the directory.
+    async fn end(mut self, key: &Key) -> Done {
+        let mut found = std::mem::take(&mut self.found);
+        self.spare(&mut found);
+        let alone = self.names_of(&found) == 0 && !self.told;
+        let files = std::mem::take(&mut found.files);
+        if found != Found::default() {
+            self.shared.say(Said::Found(self.lease, found));
+        }
+        self.done.totals.dirs += u64::from(self.sides.one.is_none());
+        let more = files::deal(self.shared, self.root, &files).await;
+        if more.undone {
+            return more;
+        }
+        self.done.totals += more.totals;
+        self.done.problems.extend(more.problems);
+        self.done.lines.extend(more.lines);
+        if alone && self.sides.one.is_none() && self.shared.changes() {
+            let finished = finish(self.shared, &[(self.root, key.clone(), self.fresh)]).await;
+            self.done.totals += finished.totals;
+            self.done.problems.extend(finished.problems);
+            self.done.finished = true;
+        }
+        self.done
+    }
+
+    fn names_of(&self, found: &Found) -> usize {
+        found.dirs.len() + found.linked.len() + found.large.len() + found.extra.len()
+    }
+}
+
+/// Gives directories the source's attributes and times.
+pub async fn finish(shared: &Arc<Shared>, dirs: &[(u16, Key, bool)]) -> Done {
+    let mut done = Done::default();
+    for (root, key, new) in dirs {
+        let sides = &shared.sides[usize::from(*root)];
+        let mtime = match sides.src.stat(key).await {
+            Ok(src) => src.mtime.filter(|_| shared.job.preserve),
+            Err(error) => {
+                done.problems.push(shared.problem(*root, key.as_bytes(), &error));
+                continue;
+            }
+        };
+        let keep = shared.keep.clone();
+        let item =
+            AttributesItem { from: key.clone(), to: key.clone(), mtime, meta: None, carried: None, keep, new: *new };
+        let batch = AttributesBatch { from: sides.place(), items: vec![item], links: shared.links(), set: true };
+        let Some(inodes) = sides.dst.inodes() else { continue };
+        for answer in inodes.attributes(batch).await {
+            match answer {
+                Ok(set) => done.totals.unkept += u64::from(!set.unkept.is_empty()),
+                Err(error) => done.problems.push(shared.problem(*root, key.as_bytes(), &error)),
+            }
+        }
+        shared.log("directory", *root, key.as_bytes(), 0, None);
+    }
+    done
+}

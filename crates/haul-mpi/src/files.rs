@@ -1,0 +1,220 @@
+//! Deals with files of one lease: copies them in a batch of the store's, sets attributes of those that are there, compares, links.
+
+use crate::{
+    pieces,
+    shared::{Shared, Sides},
+    work::{Done, Item, Raw, Task, Verb},
+};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Mtime};
+use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Progress, Stored};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// How often a file is begun anew that changes while it is copied.
+const TRIES: usize = 3;
+
+/// Deals with files.
+pub async fn deal(shared: &Arc<Shared>, root: u16, items: &[Item]) -> Done {
+    let mut done = Done::default();
+    let sides = &shared.sides[usize::from(root)];
+    let mut copy: Vec<(u32, Item)> = Vec::new();
+    let mut touch: Vec<(u32, &Item)> = Vec::new();
+    for (number, item) in items.iter().enumerate() {
+        let number = number as u32;
+        match item.task {
+            Task::Copy => copy.push((number, item.clone())),
+            Task::Attributes => touch.push((number, item)),
+            Task::Compare => match pieces::same(shared, root, item).await {
+                Ok(true) if shared.job.verb == Verb::Check => {
+                    done.totals.files += 1;
+                    done.totals.bytes += item.size;
+                }
+                Ok(true) => touch.push((number, item)),
+                Ok(false) if shared.job.verb == Verb::Check => {
+                    done.totals.differ += 1;
+                    done.lines.push(format!("differs: {}", shared.path(root, &item.key)));
+                }
+                Ok(false) => copy.push((number, item.clone())),
+                Err(error) if error.kind() == ErrorKind::Cancelled => return Done { undone: true, ..Done::default() },
+                Err(error) => fail(shared, root, item, number, &error, &mut done),
+            },
+        }
+    }
+    if shared.job.dry_run {
+        for (_, item) in &copy {
+            done.lines.push(format!("would be copied: {}", shared.path(root, &item.key)));
+            count(item, &mut done);
+        }
+        return done;
+    }
+    set_attributes(shared, (root, sides), &touch, &mut done).await;
+    for round in 0..TRIES {
+        if copy.is_empty() {
+            break;
+        }
+        let batch: Vec<CopyItem> = copy.iter().map(|(_, item)| copy_item(shared, sides, item)).collect();
+        let answers = send(shared, sides, batch).await;
+        let mut again = Vec::new();
+        for ((number, item), answer) in copy.into_iter().zip(answers) {
+            match answer {
+                Ok(stored) => arrived(shared, root, &item, &stored, &mut done),
+                Err(error) if error.kind() == ErrorKind::Cancelled && !shared.is_trusted() => done.undone = true,
+                Err(error) if error.kind() == ErrorKind::Changed && round + 1 < TRIES => {
+                    match sides.src.stat(&item.key()).await {
+                        Ok(now) => again.push((number, changed(&item, &now))),
+                        Err(error) => fail(shared, root, &item, number, &error, &mut done),
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Exists && shared.job.delete && round == 0 => {
+                    let dir = sides.to(&item.key()).with_suffix("/");
+                    match crate::remove::tree(sides, &dir).await {
+                        Ok(()) => again.push((number, item)),
+                        Err(error) => fail(shared, root, &item, number, &error, &mut done),
+                    }
+                }
+                Err(error) => fail(shared, root, &item, number, &error, &mut done),
+            }
+        }
+        copy = again;
+    }
+    done
+}
+
+fn changed(item: &Item, now: &Entry) -> Item {
+    // Any version will do: the copy proves that it is one and the same from its first byte to its last.
+    let mtime = now.mtime.map_or(item.mtime, |time| (time.secs(), time.nanos()));
+    Item { size: now.size, mtime, pin: None, ..item.clone() }
+}
+
+fn copy_item(shared: &Shared, sides: &Sides, item: &Item) -> CopyItem {
+    let key = item.key();
+    let how = if item.kind == Kind::Special { CopyHow::Special } else { CopyHow::Copy };
+    let (to, want) = (sides.to(&key), item.version(sides.device));
+    CopyItem { from: key, want, size: item.size, to, spec: shared.spec(), how, log: None }
+}
+
+async fn send(shared: &Arc<Shared>, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<Stored, Error>> {
+    let (moved, counted) = (shared.moved.clone(), Arc::new(AtomicU64::new(0)));
+    let progress = Progress(Arc::new(move |_, bytes| {
+        counted.fetch_add(bytes, Ordering::Relaxed);
+        moved.fetch_add(bytes, Ordering::Relaxed);
+    }));
+    let batch = CopyBatch { from: sides.place(), items, progress: Some(progress), links: shared.links() };
+    let count = batch.items.len();
+    let trusted = async {
+        while shared.is_trusted() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // What is dropped is left as it was; others have it by now.
+    tokio::select! {
+        biased;
+        answers = sides.dst.copy(batch) => answers,
+        () = trusted => (0..count).map(|_| Err(Error::new(ErrorKind::Cancelled, "copy", "was given to others"))).collect(),
+    }
+}
+
+fn count(item: &Item, done: &mut Done) {
+    match item.kind {
+        Kind::Symlink => done.totals.links += 1,
+        _ => {
+            done.totals.files += 1;
+            done.totals.bytes += item.size;
+        }
+    }
+}
+
+fn arrived(shared: &Shared, root: u16, item: &Item, stored: &Stored, done: &mut Done) {
+    count(item, done);
+    done.totals.unkept += u64::from(!stored.unkept.is_empty());
+    shared.log("copied", root, &item.key, item.size, None);
+    if shared.job.verbose {
+        done.lines.push(shared.path(root, &item.key));
+    }
+}
+
+fn fail(shared: &Shared, root: u16, item: &Item, number: u32, error: &Error, done: &mut Done) {
+    done.failed.push(number);
+    done.problems.push(shared.problem(root, &item.key, error));
+}
+
+async fn set_attributes(shared: &Arc<Shared>, (root, sides): (u16, &Sides), items: &[(u32, &Item)], done: &mut Done) {
+    let Some(inodes) = sides.dst.inodes().filter(|_| !items.is_empty()) else { return };
+    let batch = items.iter().map(|(_, item)| {
+        let key = item.key();
+        let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
+        AttributesItem {
+            to: sides.to(&key),
+            from: key,
+            mtime,
+            meta: None,
+            carried: None,
+            keep: shared.keep.clone(),
+            new: false,
+        }
+    });
+    let batch = AttributesBatch { from: sides.place(), items: batch.collect(), links: shared.links(), set: true };
+    for ((number, item), answer) in items.iter().zip(inodes.attributes(batch).await) {
+        match answer {
+            Ok(set) => {
+                done.totals.same += 1;
+                done.totals.unkept += u64::from(!set.unkept.is_empty());
+            }
+            Err(error) => fail(shared, root, item, *number, &error, done),
+        }
+    }
+}
+
+/// Gives files that are there further names.
+pub async fn link(shared: &Arc<Shared>, root: u16, names: &[(u32, Raw, Item)]) -> Done {
+    let mut done = Done::default();
+    let sides = &shared.sides[usize::from(root)];
+    let mut batch: Vec<(u32, CopyItem)> = Vec::new();
+    for (number, (_, first, item)) in names.iter().enumerate() {
+        let (first, name) = (Key::new(first), item.key());
+        // Linked already, by an earlier run.
+        if item.task != Task::Copy && is_one(sides, &first, &name).await {
+            done.totals.same += 1;
+            continue;
+        }
+        let spec = haul_store::WriteSpec::default();
+        let how = CopyHow::Link;
+        batch.push((
+            number as u32,
+            CopyItem { from: first, want: None, size: item.size, to: name, spec, how, log: None },
+        ));
+    }
+    let (numbers, items): (Vec<u32>, Vec<CopyItem>) = batch.into_iter().unzip();
+    let links = Default::default();
+    let batch = CopyBatch { from: sides.own_place(), items, progress: None, links };
+    for (number, answer) in numbers.into_iter().zip(sides.dst.copy(batch).await) {
+        let (_, _, item) = &names[number as usize];
+        match answer {
+            Ok(_) => {
+                done.totals.names += 1;
+                shared.log("linked", root, &item.key, 0, None);
+            }
+            // Where there are no hard links, it becomes a file.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                done.totals.unkept += 1;
+                done.failed.push(number);
+            }
+            Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
+        }
+    }
+    done
+}
+
+async fn is_one(sides: &Sides, a: &Key, b: &Key) -> bool {
+    let inode = async |key: &Key| {
+        let entry = sides.dst.stat(key).await.ok()?;
+        let inode = haul_core::entry::Inode::of(&entry.version?)?;
+        Some((inode.dev, inode.ino))
+    };
+    matches!((inode(a).await, inode(b).await), (Some(a), Some(b)) if a == b)
+}

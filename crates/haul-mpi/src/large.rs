@@ -1,0 +1,218 @@
+//! Large files in pieces: which ranges are still to be given out. A piece is a share of what is left, so that pieces get smaller
+//! towards the end and no rank waits for another's; each is a run of the file, as parallel file systems like it.
+
+use crate::{
+    journal::Rest,
+    work::{Began, Item, Left, Raw, Work},
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Files of this size and more go in pieces.
+pub const LARGE: u64 = 64 << 20;
+/// Smallest and largest piece, and what all but the last are a multiple of: stripes of parallel file systems are 1 to 16 MiB.
+const SMALLEST: u64 = 16 << 20;
+const LARGEST: u64 = 1 << 30;
+
+/// A range, and the CRC-64 that an earlier run gave it.
+type Range = (u64, u64, Option<u64>);
+
+/// A large file under way.
+pub struct Large {
+    /// Which tree.
+    pub root: u16,
+    /// Its directory.
+    pub node: u32,
+    /// The file.
+    pub item: Item,
+    /// A piece is not what is at the destination.
+    pub differs: bool,
+    token: Option<Raw>,
+    todo: Vec<Range>,
+    next: u64,
+    out: u64,
+    failed: bool,
+}
+
+impl Large {
+    fn is_given(&self) -> bool {
+        self.failed || (self.todo.is_empty() && self.next >= self.item.size)
+    }
+
+    fn left(&self) -> u64 {
+        if self.failed { 0 } else { self.item.size.saturating_sub(self.next) }
+    }
+}
+
+/// All of them.
+pub struct Larges {
+    files: BTreeMap<u32, Large>,
+    /// To be begun: size, number; the largest first.
+    begin: BTreeSet<(u64, u32)>,
+    /// Ranges of these are left.
+    active: BTreeSet<(u64, u32)>,
+    publish: VecDeque<(usize, u32)>,
+    left: Rest,
+    compare: bool,
+    next: u32,
+    out: usize,
+}
+
+impl Larges {
+    /// With what an earlier run left. `compare`: nothing is written.
+    pub fn new(left: Rest, compare: bool) -> Larges {
+        Larges {
+            files: BTreeMap::new(),
+            begin: BTreeSet::new(),
+            active: BTreeSet::new(),
+            publish: VecDeque::new(),
+            left,
+            compare,
+            next: 0,
+            out: 0,
+        }
+    }
+
+    /// Does it go in pieces?
+    pub fn is_large(&self, item: &Item) -> bool {
+        item.size >= LARGE && item.kind == haul_core::Kind::File && item.task == crate::work::Task::Copy
+    }
+
+    /// None is left.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Pieces that somebody has.
+    pub fn under_way(&self) -> usize {
+        self.out
+    }
+
+    /// One more.
+    pub fn add(&mut self, root: u16, node: u32, item: Item) {
+        self.next += 1;
+        let (id, size) = (self.next, item.size);
+        let token = self.compare.then(Raw::new);
+        match self.compare {
+            true => self.active.insert((size, id)),
+            false => self.begin.insert((size, id)),
+        };
+        let large = Large { root, node, item, differs: false, token, todo: Vec::new(), next: 0, out: 0, failed: false };
+        self.files.insert(id, large);
+    }
+
+    /// The next piece, of the largest file that has one, or the next file to begin.
+    pub fn next(&mut self, slots: usize) -> Option<Work> {
+        // Files are begun before ranks run out of pieces.
+        let begins = self.active.len() < slots || self.active.is_empty();
+        if begins && let Some((_, id)) = self.begin.pop_last() {
+            let large = self.files.get(&id)?;
+            let left: Option<Left> = large.item.pin.and_then(|pin| self.left.remove(&(large.root, pin.ino)));
+            return Some(Work::Begin { id, root: large.root, item: large.item.clone(), left });
+        }
+        let all: u64 = self.active.iter().map(|(_, id)| self.files.get(id).map_or(0, Large::left)).sum();
+        let (size, id) = *self.active.last()?;
+        let large = self.files.get_mut(&id)?;
+        let (offset, len, crc) = match large.todo.pop() {
+            Some(range) => range,
+            None => {
+                let share = all / (2 * slots as u64);
+                let len = share.clamp(SMALLEST, LARGEST).next_multiple_of(SMALLEST).min(large.left());
+                let offset = large.next;
+                large.next += len;
+                (offset, len, None)
+            }
+        };
+        large.out += 1;
+        self.out += 1;
+        let token = large.token.clone().unwrap_or_default();
+        let work = Work::Piece { id, root: large.root, item: large.item.clone(), token, offset, len, crc };
+        if large.is_given() {
+            self.active.remove(&(size, id));
+        }
+        Some(work)
+    }
+
+    /// It was begun.
+    pub fn began(&mut self, id: u32, began: Began) {
+        let Some(large) = self.files.get_mut(&id) else { return };
+        let size = large.item.size;
+        match began {
+            Began::Whole(token) => {
+                large.token = Some(token);
+                large.next = size;
+                self.publish.push_back((usize::MAX, id));
+                return;
+            }
+            Began::Anew(token) => large.token = Some(token),
+            Began::Found(token) => large.token = Some(token),
+        }
+        self.active.insert((size, id));
+    }
+
+    /// What the earlier run wrote of a file that was found again: it is looked at, and what lies between is written.
+    pub fn found(&mut self, id: u32, mut pieces: Vec<(u64, u64, u64)>) {
+        let Some(large) = self.files.get_mut(&id) else { return };
+        pieces.sort_unstable();
+        let mut at = 0;
+        for (offset, len, crc) in pieces {
+            let end = offset.saturating_add(len);
+            if offset < at || end > large.item.size {
+                continue;
+            }
+            let mut gap = at;
+            while gap < offset {
+                let step = (offset - gap).min(LARGEST);
+                large.todo.push((gap, step, None));
+                gap += step;
+            }
+            large.todo.push((offset, len, Some(crc)));
+            at = end;
+        }
+        large.next = at;
+    }
+
+    /// A piece came back. `Some` when that ends the file without a publish: whether it arrived.
+    pub fn piece(&mut self, id: u32, rank: usize, arrived: bool, differs: bool) -> Option<bool> {
+        self.out = self.out.saturating_sub(1);
+        let large = self.files.get_mut(&id)?;
+        large.out -= 1;
+        large.differs |= differs;
+        if !arrived || (self.compare && differs) {
+            large.failed |= !arrived;
+            // Nothing more of it is given out.
+            (large.next, large.todo) = (large.item.size, Vec::new());
+            self.active.remove(&(large.item.size, id));
+        }
+        if large.out > 0 || !large.is_given() {
+            return None;
+        }
+        if large.failed || self.compare {
+            return Some(!large.failed);
+        }
+        self.publish.push_back((rank, id));
+        None
+    }
+
+    /// A piece that somebody had and nobody will bring.
+    pub fn again(&mut self, id: u32, range: Range) {
+        self.out = self.out.saturating_sub(1);
+        let Some(large) = self.files.get_mut(&id) else { return };
+        large.out -= 1;
+        large.todo.push(range);
+        self.active.insert((large.item.size, id));
+    }
+
+    /// A file that is whole: by preference one whose last piece this rank brought.
+    pub fn publish(&mut self, rank: usize) -> Option<Work> {
+        let own = self.publish.iter().position(|(by, _)| *by == rank).unwrap_or(0);
+        let (_, id) = self.publish.remove(own)?;
+        let large = self.files.get(&id)?;
+        let (root, item, token) = (large.root, large.item.clone(), large.token.clone().unwrap_or_default());
+        Some(Work::Publish { id, root, item, token })
+    }
+
+    /// It is done with.
+    pub fn remove(&mut self, id: u32) -> Option<Large> {
+        self.files.remove(&id)
+    }
+}

@@ -1,0 +1,362 @@
+//! Rank 0: starts the job, coordinates it, shows how it goes, and works too.
+
+use crate::{
+    args::Typed,
+    coordinator::{Coordinator, Note},
+    crew::Crew,
+    journal::{self, Journal},
+    node,
+    rank::{LONGEST, SAID, SHORTEST, STOP},
+    shared::Shared,
+    show,
+    wire::{Arrived, Wire},
+    work::{Job, Said, Told, Verb},
+};
+use jiff::Zoned;
+use std::{
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Receiver, sync_channel},
+    },
+    time::{Duration, Instant},
+};
+
+/// Leases that a rank has beyond those that its threads do: the next are there when they are done.
+const AHEAD: usize = 2;
+
+/// What rank 0 knows of a rank.
+#[derive(Clone)]
+struct Peer {
+    slots: usize,
+    heard: Instant,
+    moved: u64,
+    lost: bool,
+    bye: bool,
+}
+
+/// How it ended.
+pub struct Ended {
+    /// The exit code.
+    pub code: u8,
+    /// Every rank is there to end together.
+    pub together: bool,
+}
+
+/// Runs a job; gives the exit code.
+pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> Ended {
+    let verb = typed.verb();
+    let before = typed.before();
+    let mut peers = vec![Peer::new(); wire.size()];
+    let refuse = |wire: &mut Wire, peers: &mut [Peer], line: &str| {
+        error(verb, line);
+        end(wire, peers, 1, Duration::from_secs(10))
+    };
+    let mut job = match typed.job() {
+        Ok(job) => job,
+        Err(line) => return refuse(wire, &mut peers, &line),
+    };
+    let mut kept = None;
+    let mut left = journal::Rest::new();
+    if matches!(verb, Verb::Dcp | Verb::Sync) && !job.dry_run {
+        // A run that was ended has made DEST, into which SRC would go now.
+        if let Some(roots) = before {
+            let begun = Job { roots, ..job.clone() };
+            if journal::is_left(&begun, &journal::state()) {
+                job = begun;
+            }
+        }
+        match Journal::open(&job, &journal::state()) {
+            Ok((journal, rest)) => {
+                job.resuming = rest.is_some();
+                left = rest.unwrap_or_default();
+                kept = Some(journal);
+            }
+            Err(line) => return refuse(wire, &mut peers, &line),
+        }
+    }
+    let changes = verb != Verb::Check && !job.dry_run;
+    // A job that can't begin leaves nothing to go on with.
+    let forget = |kept: Option<Journal>, resuming: bool| kept.filter(|_| !resuming).map(Journal::remove);
+    let made = match runtime.block_on(node::prove(&job, changes)) {
+        Ok(made) => made,
+        Err(line) => {
+            forget(kept, job.resuming);
+            return refuse(wire, &mut peers, &line);
+        }
+    };
+    let job = Arc::new(job);
+    let (began, clock) = (Zoned::now(), Instant::now());
+    for rank in 1..wire.size() {
+        wire.send(rank, &Told::Start(Box::new((*job).clone()), made.proof.clone()));
+    }
+    let (says, said) = sync_channel(SAID);
+    let opened = runtime.block_on(Shared::open((*job).clone(), 0, says));
+    let slots = share.slots(opened.as_ref().map_or(1, Shared::concurrency));
+    peers[0].slots = slots;
+    let ready = gather(wire, &mut peers);
+    let ready = ready.and(opened);
+    runtime.block_on(made.remove(ready.is_err()));
+    let shared = match ready {
+        Ok(shared) => shared,
+        Err(line) => {
+            forget(kept, job.resuming);
+            return refuse(wire, &mut peers, &line);
+        }
+    };
+    runtime.block_on(shared.prepare());
+    let crew = Crew::start(shared, slots, runtime.handle());
+    if job.resuming && !job.quiet {
+        println!("Goes on with a run of this job that was not finished");
+    }
+    let all = peers.iter().map(|peer| peer.slots).sum();
+    let mut lead = Lead {
+        state: Coordinator::new(job.clone(), all, left),
+        peers,
+        crew: Some(crew),
+        journal: kept,
+        patience: Duration::from_secs(job.patience),
+        clock,
+        job,
+    };
+    lead.coordinate(wire, &said);
+    drop(said);
+    lead.close(wire, &began)
+}
+
+impl Peer {
+    fn new() -> Peer {
+        Peer { slots: 0, heard: Instant::now(), moved: 0, lost: false, bye: false }
+    }
+}
+
+/// Waits until every rank has said whether it can take part.
+fn gather(wire: &mut Wire, peers: &mut [Peer]) -> Result<(), String> {
+    let mut missing = peers.len() - 1;
+    let mut refused = None;
+    while missing > 0 {
+        match wire.receive::<Said>() {
+            Some(Arrived::Said(rank, Said::Ready(Ok(slots)))) => {
+                peers[rank].slots = slots;
+                missing -= 1;
+            }
+            Some(Arrived::Said(_, Said::Ready(Err(line)))) => {
+                refused.get_or_insert(line);
+                missing -= 1;
+            }
+            Some(Arrived::Said(..)) => {}
+            Some(Arrived::Other(rank, version)) => {
+                let ours = env!("CARGO_PKG_VERSION");
+                refused = Some(format!("Refused to start: rank {rank} is {version}, and this is haul-mpi {ours}"));
+                peers[rank].bye = true;
+                missing -= 1;
+            }
+            None => std::thread::sleep(LONGEST),
+        }
+        wire.sent();
+    }
+    peers.iter_mut().for_each(|peer| peer.heard = Instant::now());
+    refused.map_or(Ok(()), Err)
+}
+
+struct Lead {
+    state: Coordinator,
+    peers: Vec<Peer>,
+    crew: Option<Crew>,
+    journal: Option<Journal>,
+    patience: Duration,
+    clock: Instant,
+    job: Arc<Job>,
+}
+
+impl Lead {
+    fn coordinate(&mut self, wire: &mut Wire, own: &Receiver<Said>) {
+        let mut idle = SHORTEST;
+        let mut told = Instant::now();
+        loop {
+            let mut busy = false;
+            while let Some(arrived) = wire.receive::<Said>() {
+                busy = true;
+                if let Arrived::Said(rank, said) = arrived {
+                    self.hear(wire, rank, said);
+                }
+            }
+            let mut next = own.recv_timeout(idle);
+            while let Ok(said) = next {
+                busy = true;
+                self.hear(wire, 0, said);
+                next = own.recv_timeout(Duration::ZERO);
+            }
+            if STOP.load(Ordering::Relaxed) {
+                self.stop();
+            }
+            self.give(wire);
+            self.print();
+            self.look_for_lost();
+            wire.sent();
+            if let Some(every) = self.job.progress
+                && told.elapsed() >= Duration::from_secs(every)
+            {
+                told = Instant::now();
+                let line = show::progress(&self.job, &self.state, self.moved(), self.clock.elapsed(), self.live());
+                println!("{line}");
+            }
+            if self.state.is_done() {
+                return;
+            }
+            idle = if busy { SHORTEST } else { (idle * 2).min(LONGEST) };
+        }
+    }
+
+    fn hear(&mut self, wire: &mut Wire, rank: usize, said: Said) {
+        let peer = &mut self.peers[rank];
+        peer.heard = Instant::now();
+        if peer.lost {
+            peer.lost = false;
+            let line = format!("warning: rank {rank} is back");
+            error(self.job.verb, &line);
+        }
+        match said {
+            Said::Beat(number, moved, stopping) => {
+                peer.moved = moved;
+                if stopping {
+                    self.stop();
+                }
+                wire.send(rank, &Told::Heard(number));
+            }
+            said => self.state.take(rank, said),
+        }
+    }
+
+    /// What runs ends soon, and nothing is begun.
+    fn stop(&mut self) {
+        self.state.stopping = true;
+        if let Some(crew) = &self.crew {
+            crew.shared.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn give(&mut self, wire: &mut Wire) {
+        // One to each at a time, so that what there is little of is shared.
+        for ahead in 0..=AHEAD {
+            for rank in 0..self.peers.len() {
+                let Peer { slots, lost, .. } = self.peers[rank];
+                let room = (slots + ahead).min(2 * slots);
+                while !lost && self.state.held(rank) < room {
+                    let Some((lease, work)) = self.state.next(rank) else { return };
+                    match (&self.crew, rank) {
+                        (Some(crew), 0) => crew.give(lease, work),
+                        _ => wire.send(rank, &Told::Lease(lease, work)),
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_for_lost(&mut self) {
+        for rank in 1..self.peers.len() {
+            let peer = &mut self.peers[rank];
+            if !peer.lost && peer.heard.elapsed() > self.patience {
+                peer.lost = true;
+                let secs = self.patience.as_secs();
+                let line = format!("warning: rank {rank} has said nothing for {secs} seconds: others do its work");
+                error(self.job.verb, &line);
+                self.state.lost(rank);
+            }
+        }
+    }
+
+    fn moved(&self) -> u64 {
+        let own = self.crew.as_ref().map_or(0, |crew| crew.shared.moved.load(Ordering::Relaxed));
+        own + self.peers.iter().skip(1).map(|peer| peer.moved).sum::<u64>()
+    }
+
+    fn live(&self) -> usize {
+        self.peers.iter().filter(|peer| !peer.lost).count()
+    }
+
+    fn print(&mut self) {
+        let lines = std::mem::take(&mut self.state.lines);
+        if !lines.is_empty() {
+            // Whoever reads may have gone.
+            let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
+        }
+        for problem in std::mem::take(&mut self.state.problems) {
+            error(self.job.verb, &format!("error: {}", problem.line));
+        }
+        let notes = std::mem::take(&mut self.state.notes);
+        let Some(journal) = &mut self.journal else { return };
+        for note in notes {
+            match note {
+                Note::Begun(root, item, token) => {
+                    if let Some(pin) = item.pin {
+                        journal.begun(root, &item.key, &token, pin);
+                    }
+                }
+                Note::Piece(root, key, piece) => journal.piece(root, &key, piece),
+                Note::Ended(root, key) => journal.ended(root, &key),
+            }
+        }
+    }
+
+    fn close(mut self, wire: &mut Wire, began: &Zoned) -> Ended {
+        let (job, took, live) = (self.job.clone(), self.clock.elapsed(), self.live());
+        if let Some(line) = &self.state.broken {
+            error(job.verb, &format!("error: {line}"));
+        }
+        let code = show::code(&job, &self.state);
+        if !job.quiet {
+            println!("{}", show::summary(&job, &self.state, took, began, live));
+        }
+        if self.state.stopping {
+            error(job.verb, "stopped by a signal: type the same again to go on");
+        } else if self.state.full {
+            error(job.verb, "no space is left: type the same again to go on when there is");
+        }
+        if code == 0
+            && let Some(journal) = self.journal.take()
+        {
+            journal.remove();
+        }
+        if let Some(crew) = self.crew.take() {
+            crew.end();
+        }
+        // Nobody waits for long when time is over.
+        let patience = if self.state.stopping { self.patience.min(Duration::from_secs(10)) } else { self.patience };
+        end(wire, &mut self.peers, code, patience)
+    }
+}
+
+/// Tells all ranks that it is over, and waits for them.
+fn end(wire: &mut Wire, peers: &mut [Peer], code: u8, patience: Duration) -> Ended {
+    for (rank, peer) in peers.iter().enumerate().skip(1) {
+        if !peer.lost && !peer.bye {
+            wire.send(rank, &Told::End(code));
+        }
+    }
+    let until = Instant::now() + patience;
+    loop {
+        while let Some(arrived) = wire.receive::<Said>() {
+            match arrived {
+                Arrived::Said(rank, Said::Bye) | Arrived::Other(rank, _) => peers[rank].bye = true,
+                Arrived::Said(..) => {}
+            }
+        }
+        let missing = peers.iter().skip(1).filter(|peer| !peer.bye).count();
+        let lost = peers.iter().skip(1).filter(|peer| !peer.bye && peer.lost).count();
+        if missing == 0 && wire.sent() == 0 {
+            return Ended { code, together: true };
+        }
+        if missing == lost || Instant::now() > until {
+            wire.abandon();
+            return Ended { code, together: false };
+        }
+        wire.sent();
+        std::thread::sleep(LONGEST);
+    }
+}
+
+fn error(verb: Verb, line: &str) {
+    let _ = writeln!(std::io::stderr(), "haul-mpi {}: {line}", verb.name());
+}

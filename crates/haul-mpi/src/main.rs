@@ -1,0 +1,73 @@
+//! `haul-mpi`: dcp, dsync, dcmp and drm over many nodes. MPI starts the ranks and carries words between them; the bytes go through
+//! haul's store for file systems, of which each rank has its own. Rank 0 gives out the work (`coordinator`), and takes part.
+
+mod args;
+mod coordinator;
+mod crew;
+mod dirs;
+mod files;
+mod journal;
+mod large;
+mod lead;
+mod links;
+mod node;
+mod pieces;
+mod queue;
+mod rank;
+mod remove;
+mod shared;
+mod show;
+#[cfg(test)]
+mod simulated;
+mod tree;
+mod wire;
+mod work;
+
+use clap::Parser as _;
+use mpi::{Threading, topology::Communicator as _};
+use std::process::ExitCode;
+
+#[allow(clippy::disallowed_methods)] // What launchers tell.
+fn main() -> ExitCode {
+    let env = |name: &str| std::env::var_os(name);
+    let typed = match args::Typed::try_parse() {
+        Ok(typed) => typed,
+        Err(error) => {
+            if node::speaks(env) {
+                let _ = error.print();
+            }
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    // The main thread alone uses MPI; more isn't asked for, since not every MPI has it.
+    let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
+        eprintln!("haul-mpi: MPI can't be started");
+        return ExitCode::FAILURE;
+    };
+    let world = universe.world();
+    if let Some(line) = node::one_of_many(env, world.size() as usize) {
+        if node::speaks(env) {
+            eprintln!("haul-mpi {}: {line}", typed.verb().name());
+        }
+        return ExitCode::FAILURE;
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("haul-mpi: threads can't be started: {error}");
+            world.abort(1);
+        }
+    };
+    rank::watch_signals(&runtime);
+    let share = node::share(&world);
+    let mut wire = wire::Wire::new(universe.world());
+    if wire.rank() > 0 {
+        return ExitCode::from(rank::run(&mut wire, share, &runtime));
+    }
+    let ended = lead::run(typed, &mut wire, share, &runtime);
+    if !ended.together {
+        // Who is lost would be waited for at the end of MPI.
+        world.abort(i32::from(ended.code));
+    }
+    ExitCode::from(ended.code)
+}

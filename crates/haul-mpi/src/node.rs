@@ -1,0 +1,203 @@
+//! Where this rank runs: whether MPI and the launcher agree on how many there are, what tasks of one node share, whether all ranks
+//! see the same files.
+
+use crate::work::{Job, Proof, Raw, Root};
+use haul_core::Key;
+use haul_store::{Payload, WriteSpec, late};
+use mpi::{
+    collective::CommunicatorCollectives as _,
+    topology::{Communicator as _, SimpleCommunicator},
+};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
+
+/// Variables by which launchers tell each process how many they started, and its number. Slurm's are of the step: a batch script,
+/// which is one process, has none, however many tasks the job may have.
+const LAUNCHERS: [(&str, &str); 4] = [
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+];
+
+/// Threads that a file system of a network is worth, and at most so many of a local disk (`haul_store::disk::at_once`).
+const MOST: usize = 32;
+
+/// Why nothing is done, if a launcher started several and MPI counts one: each would do all the work.
+pub fn one_of_many(env: impl Fn(&str) -> Option<OsString>, size: usize) -> Option<String> {
+    let number = |name: &str| env(name)?.to_str()?.parse::<usize>().ok();
+    LAUNCHERS.iter().find_map(|(name, _)| {
+        let count = number(name).filter(|count| *count > 1 && size == 1)?;
+        Some(format!(
+            "Refused to do everything {count} times over: {name}={count} says that {count} tasks were started, but MPI counts 1. haul-mpi was \
+             built with another MPI than the launcher's: try srun --mpi=pmix or --mpi=pmi2 (srun --mpi=list), or mpirun of that MPI"
+        ))
+    })
+}
+
+/// True for the process that speaks, as far as a launcher tells before MPI is asked.
+pub fn speaks(env: impl Fn(&str) -> Option<OsString>) -> bool {
+    let rank = LAUNCHERS.iter().find_map(|(_, rank)| env(rank));
+    rank.is_none_or(|rank| rank == "0")
+}
+
+/// What a node's tasks share.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    tasks: usize,
+    cores: usize,
+}
+
+/// Asks the tasks of this node. All ranks ask together, before they know anything of each other.
+pub fn share(world: &SimpleCommunicator) -> Share {
+    let node = world.split_shared(world.rank());
+    let tasks = node.size().max(1) as usize;
+    let mine = cores();
+    let mut all = vec![0u64; mine.len() * tasks];
+    node.all_gather_into(&mine[..], &mut all[..]);
+    // Tasks that are bound to cores of their own have all of them together.
+    let union = (0..mine.len()).map(|word| {
+        let words = all.iter().skip(word).step_by(mine.len());
+        words.fold(0, |union, bits| union | bits).count_ones() as usize
+    });
+    let own: usize = mine.iter().map(|bits| bits.count_ones() as usize).sum();
+    let granted = std::thread::available_parallelism().map_or(1, |n| n.get());
+    // A limit of the job's cgroup is below what the mask shows.
+    let cores = if granted < own { granted } else { union.sum() };
+    Share { tasks, cores }
+}
+
+impl Share {
+    /// How many threads this rank has: what the node's cores, as far as this job may use them, are good for, shared by its tasks.
+    pub fn slots(self, concurrency: usize) -> usize {
+        let budget = if concurrency >= MOST { MOST } else { (2 * self.cores).clamp(4, MOST) };
+        (budget / self.tasks).max(1)
+    }
+}
+
+/// The cores that this task may use, as bits.
+fn cores() -> [u64; 16] {
+    let mut words = [0; 16];
+    if let Ok(set) = rustix::thread::sched_getaffinity(None) {
+        for core in (0..1024).filter(|core| set.is_set(*core)) {
+            words[core / 64] |= 1 << (core % 64);
+        }
+    }
+    words
+}
+
+/// What a job has made before it begins.
+#[derive(Default)]
+pub struct Made {
+    /// What ranks must see.
+    pub proof: Proof,
+    /// The write that holds the proof.
+    nonce: Option<Box<dyn haul_store::Upload>>,
+    /// Destinations that weren't there.
+    roots: Vec<std::sync::Arc<dyn haul_store::Store>>,
+}
+
+impl Made {
+    /// Removes the proof, when all have looked. Where the job can't begin, also the folders that it made.
+    pub async fn remove(self, roots_too: bool) {
+        if let Some(nonce) = self.nonce {
+            let _ = nonce.abort().await;
+        }
+        for root in self.roots.iter().filter(|_| roots_too) {
+            root.delete(vec![(Key::new(""), None)]).await;
+        }
+    }
+}
+
+/// Makes the destination, and what proves to other ranks that they see the same.
+///
+/// Errors: one line.
+pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
+    let mut made = Made::default();
+    for root in &job.roots {
+        made.proof.sources.push(pin(root, job.follow).await?);
+    }
+    if !changes || job.verb == crate::work::Verb::Delete {
+        return Ok(made);
+    }
+    for root in &job.roots {
+        let shown = String::from_utf8_lossy(&root.dst).into_owned();
+        let dst = crate::shared::open(&root.dst, false).map_err(|e| e.message().to_owned())?;
+        let spec = WriteSpec { keep: crate::shared::keep(job), ..WriteSpec::default() };
+        let failed = |e: haul_core::Error| format!("{shown}: {}", e.message());
+        let new = dst.stat(&Key::new("")).await.is_err();
+        dst.make_dir(&Key::new(""), &spec).await.map_err(failed)?;
+        if new {
+            made.roots.push(dst.clone());
+        }
+        if made.nonce.is_some() {
+            continue;
+        }
+        let random =
+            std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
+        let text = format!("haul-mpi {random:016x}\n");
+        let upload = dst.write(&Key::new("haul-mpi"), WriteSpec::default()).await.map_err(failed)?;
+        upload.part(0, 0, Payload::new(vec![text.clone().into()])).await.map_err(failed)?;
+        if let Ok(haul_store::Body::File(file, _)) = upload.read_back(0..0).await {
+            // Other nodes see what a server has.
+            late::Mounts::default().ask(&*file).map_err(|e| format!("{shown}: {e}"))?;
+        }
+        let token = upload.token().await.map_err(failed)?.unwrap_or_default();
+        let path = [&root.dst[..], b"/", &token].concat();
+        made.proof.nonce = Some((Raw::from(path), text));
+        made.nonce = Some(upload);
+    }
+    Ok(made)
+}
+
+/// Looks whether this rank sees what rank 0 sees.
+#[allow(clippy::disallowed_methods)] // A hidden file, which no store shows.
+///
+/// Errors: one line.
+pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for (root, want) in job.roots.iter().zip(&proof.sources) {
+        if pin(root, job.follow).await.map_err(|e| format!("{e} (on {host})"))? != *want {
+            let path = String::from_utf8_lossy(&root.src).into_owned();
+            return Err(format!("Refused to start: {path} on {host} is another folder than on the first node"));
+        }
+    }
+    if let Some((path, text)) = &proof.nonce {
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+        if std::fs::read(path).ok().as_deref() != Some(text.as_bytes()) {
+            let dir = path.parent().unwrap_or(path).display();
+            return Err(format!(
+                "Refused to start: {dir} on {host} isn't the folder that the first node sees: it must be on a shared file system"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What tells a source from others, on every node alike: its inode's number, and when that was made.
+async fn pin(root: &Root, follow: bool) -> Result<(u64, String), String> {
+    let shown = String::from_utf8_lossy(&root.src).into_owned();
+    let store = crate::shared::open(&root.src, follow).map_err(|e| e.message().to_owned())?;
+    let key = root.one.as_ref().map_or_else(|| Key::new(""), |(from, _)| Key::new(from));
+    let top = store.stat(&key).await.map_err(|e| format!("{shown}: {}", e.message()))?;
+    let posix = top.posix.ok_or_else(|| format!("{shown}: has no inode"))?;
+    let made = top.meta.and_then(|meta| meta.get("btime").cloned());
+    Ok((posix.ino, made.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_that_mpi_does_not_count_are_refused() {
+        let with = |vars: &'static [(&str, &str)], size| {
+            one_of_many(move |name| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()), size)
+        };
+        assert_eq!(with(&[], 1), None);
+        assert_eq!(with(&[("SLURM_NTASKS", "4")], 1), None, "a batch script");
+        assert_eq!(with(&[("SLURM_STEP_NUM_TASKS", "4")], 4), None);
+        assert!(
+            with(&[("SLURM_STEP_NUM_TASKS", "4")], 1).unwrap().starts_with("Refused to do everything 4 times over")
+        );
+    }
+}

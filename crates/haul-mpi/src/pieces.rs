@@ -1,0 +1,315 @@
+//! Large files: begun under a hidden name by one rank, written by many, published by one. And comparing bytes.
+
+use crate::{
+    shared::{Shared, Sides},
+    work::{Began, Done, Item, Left, Raw},
+};
+use bytes::BytesMut;
+use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Mtime, Result};
+use haul_store::{AttributesBatch, AttributesItem, Body, Late, Part, Payload, Resumed, Upload, WriteSpec};
+use rustix::{fs::SeekFrom, io::Errno};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
+
+/// Bytes read and written at a time: fits a core's cache, and is a whole request to most file systems of networks.
+const BLOCK: u64 = 1 << 20;
+
+fn spec(shared: &Shared, item: &Item) -> WriteSpec {
+    // What is never written is a hole; the publish sets the size.
+    let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
+    WriteSpec { size: Some(item.size), sparse: true, resumable: true, mtime, ..shared.spec() }
+}
+
+fn io(op: &'static str, key: &Key) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::from_io(op, error).with_key(key)
+}
+
+/// The source's bytes, of the version that was listed.
+async fn source(sides: &Sides, item: &Item, range: Range<u64>) -> Result<Arc<File>> {
+    let key = item.key();
+    let read = sides.src.read(&key, item.version(sides.device).as_ref(), Some(range)).await?;
+    file(read.body, &key)
+}
+
+fn file(body: Body, key: &Key) -> Result<Arc<File>> {
+    match body {
+        Body::File(file, _) => Ok(file),
+        Body::Stream(_) => Err(Error::new(ErrorKind::Unsupported, "read", "is no file of a file system").with_key(key)),
+    }
+}
+
+async fn resume(sides: &Sides, to: &Key, token: &[u8], spec: WriteSpec) -> Result<Box<dyn Upload>> {
+    let resumable = haul_store::offered(sides.dst.resumable(), "write")?;
+    let (upload, _): Resumed = resumable.resume(to, token, Vec::new(), spec).await?;
+    Ok(upload)
+}
+
+/// Begins a file, or finds what an earlier run left of it.
+pub async fn begin(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Left>) -> Done {
+    match begin_one(shared, root, item, left).await {
+        Ok(began) => Done { began: Some(began), ..Done::default() },
+        Err(error) => Done { problems: vec![shared.problem(root, &item.key, &error)], ..Done::default() },
+    }
+}
+
+async fn begin_one(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Left>) -> Result<Began> {
+    let sides = &shared.sides[usize::from(root)];
+    let to = sides.to(&item.key());
+    if let Some(left) = left {
+        let same = item.pin == Some(left.pin) && left.key == item.key;
+        if same && resume(sides, &to, &left.token, spec(shared, item)).await.is_ok() {
+            return Ok(Began::Found(left.token));
+        }
+        // Of another version, or under a name that comes later this time.
+        if let Some(resumable) = sides.dst.resumable() {
+            let _ = resumable.discard(&sides.to(&Key::new(&left.key)), &left.token).await;
+        }
+    }
+    let source = source(sides, item, 0..item.size).await?;
+    let st = rustix::fs::fstat(&*source).map_err(|e| io("read", &to)(e.into()))?;
+    let dense = u64::try_from(st.st_blocks).unwrap_or(0) * 512 >= item.size && !shared.job.sparse;
+    // A dense file has its space reserved.
+    let upload = sides.dst.write(&to, WriteSpec { sparse: !dense, ..spec(shared, item) }).await?;
+    let token = upload.token().await?;
+    let token = Raw::from(token.ok_or_else(|| Error::new(ErrorKind::Unsupported, "write", "it has no hidden name"))?);
+    let target = file(upload.read_back(0..0).await?, &to)?;
+    // Where file systems share blocks nothing need be copied.
+    match rustix::fs::ioctl_ficlone(&*target, &*source) {
+        Ok(()) => {
+            shared.moved(item.size);
+            Ok(Began::Whole(token))
+        }
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(io("write", &to)(errno.into())),
+        Err(_) => Ok(Began::Anew(token)),
+    }
+}
+
+/// Brings a range over. Where an earlier run did, looks whether it is there.
+pub async fn piece(
+    shared: &Arc<Shared>,
+    root: u16,
+    item: &Item,
+    token: &[u8],
+    range: Range<u64>,
+    crc: Option<u64>,
+) -> Done {
+    let result = match shared.job.verb {
+        crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
+        _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
+    };
+    let mut done = Done::default();
+    match result {
+        Ok((crc, same)) => {
+            done.crc = crc;
+            done.totals.differ = u64::from(!same);
+            done.totals.bytes = range.end - range.start;
+        }
+        Err(error) if error.kind() == ErrorKind::Cancelled => done.undone = true,
+        Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
+    }
+    done
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Cancelled, "copy", "was stopped")
+}
+
+async fn bring(
+    shared: &Arc<Shared>,
+    root: u16,
+    item: &Item,
+    token: &[u8],
+    range: Range<u64>,
+    crc: Option<u64>,
+) -> Result<u64> {
+    let sides = &shared.sides[usize::from(root)];
+    let key = item.key();
+    let to = sides.to(&key);
+    let source = source(sides, item, range.clone()).await?;
+    let upload = resume(sides, &to, token, spec(shared, item)).await?;
+    let target = file(upload.read_back(0..0).await?, &to)?;
+    if let Some(crc) = crc
+        && sum(&source, &target, range.clone())? == Some(crc)
+    {
+        shared.moved(range.end - range.start);
+        return Ok(crc);
+    }
+    let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
+    let mut buffer = BytesMut::zeroed(BLOCK as usize);
+    let mut at = range.start;
+    for run in runs(&source, range.clone(), &key)? {
+        shared.moved(run.start - at);
+        at = run.start;
+        while at < run.end {
+            if !shared.may_go_on() {
+                return Err(stopped());
+            }
+            let len = (run.end - at).min(BLOCK) as usize;
+            buffer.resize(len, 0);
+            source.read_exact_at(&mut buffer, at).map_err(|error| shorter(error, &key))?;
+            hasher.update(&buffer);
+            let block = buffer.freeze();
+            upload.part(at, at, Payload::new(vec![block.clone()])).await?;
+            buffer = block.try_into_mut().unwrap_or_else(|_| BytesMut::zeroed(BLOCK as usize));
+            at += len as u64;
+            shared.moved(len as u64);
+        }
+    }
+    shared.moved(range.end - at);
+    // Each rank is told of its own writes alone.
+    shared.late.ask(&*target).map_err(|errno| io("write", &to)(errno.into()))?;
+    Ok(hasher.finish().crc64().unwrap_or_default())
+}
+
+fn shorter(error: std::io::Error, key: &Key) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::new(ErrorKind::Changed, "copy", "became shorter while it was copied").with_key(key)
+        }
+        _ => Error::from_io("read", error).with_key(key),
+    }
+}
+
+/// CRC-64 of what the target has where the source has data; `None` where it has less.
+fn sum(source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
+    let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
+    let mut buffer = vec![0; BLOCK as usize];
+    for run in runs(source, range, &Key::new(""))? {
+        let mut at = run.start;
+        while at < run.end {
+            let len = (run.end - at).min(BLOCK) as usize;
+            if target.read_exact_at(&mut buffer[..len], at).is_err() {
+                return Ok(None);
+            }
+            hasher.update(&buffer[..len]);
+            at += len as u64;
+        }
+    }
+    Ok(hasher.finish().crc64())
+}
+
+/// The parts of a range that hold data; the whole where the file system doesn't tell.
+fn runs(file: &File, range: Range<u64>, key: &Key) -> Result<Vec<Range<u64>>> {
+    let mut runs = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) if data < range.end => data,
+            Ok(_) | Err(Errno::NXIO) => break,
+            Err(_) => {
+                runs.push(at..range.end);
+                break;
+            }
+        };
+        let hole = rustix::fs::seek(file, SeekFrom::Hole(data)).map_err(|errno| io("read", key)(errno.into()))?;
+        let end = hole.clamp(data + 1, range.end);
+        runs.push(data..end);
+        at = end;
+    }
+    Ok(runs)
+}
+
+/// Gives a file that is whole its attributes and its name.
+pub async fn publish(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8]) -> Done {
+    let mut done = Done::default();
+    match publish_one(shared, root, item, token).await {
+        Ok(unkept) => {
+            done.totals.unkept += u64::from(unkept);
+            shared.log("copied", root, &item.key, item.size, None);
+            if shared.job.verbose {
+                done.lines.push(shared.path(root, &item.key));
+            }
+        }
+        Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
+    }
+    done
+}
+
+async fn publish_one(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8]) -> Result<bool> {
+    let sides = &shared.sides[usize::from(root)];
+    let key = item.key();
+    let to = sides.to(&key);
+    let now = sides.src.stat(&key).await?;
+    if let Some(want) = item.version(sides.device)
+        && now.version.as_ref() != Some(&want)
+    {
+        if let Some(resumable) = sides.dst.resumable() {
+            let _ = resumable.discard(&to, token).await;
+        }
+        return Err(Error::new(ErrorKind::Changed, "copy", "changed while it was copied").with_key(&key));
+    }
+    let upload = match resume(sides, &to, token, spec(shared, item)).await {
+        Ok(upload) => upload,
+        // Another rank published it, and was given up before it could say so.
+        Err(error) if error.kind() == ErrorKind::NotFound && is_there(sides, item, &to).await => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let mut unkept = false;
+    if let (Some(keep), Some(inodes)) = (&shared.keep, sides.dst.inodes()) {
+        let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
+        let hidden = Key::new(token);
+        let attributes = AttributesItem {
+            from: key.clone(),
+            to: hidden,
+            mtime,
+            meta: None,
+            carried: None,
+            keep: Some(keep.clone()),
+            new: true,
+        };
+        let links = shared.links();
+        let batch = AttributesBatch { from: sides.place(), items: vec![attributes], links, set: true };
+        for answer in inodes.attributes(batch).await {
+            unkept |= !answer?.unkept.is_empty();
+        }
+    }
+    let whole = Part { index: 0, size: item.size, tag: Vec::new() };
+    upload.publish(vec![whole], Late::default()).await?;
+    Ok(unkept)
+}
+
+async fn is_there(sides: &Sides, item: &Item, to: &Key) -> bool {
+    let there = sides.dst.stat(to).await;
+    there.is_ok_and(|there| there.size == item.size && there.mtime == Some(Mtime::new(item.mtime.0, item.mtime.1)))
+}
+
+/// Compares a whole file with what is there.
+pub async fn same(shared: &Arc<Shared>, root: u16, item: &Item) -> Result<bool> {
+    compare(shared, root, item, 0..item.size).await
+}
+
+async fn compare(shared: &Arc<Shared>, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
+    let sides = &shared.sides[usize::from(root)];
+    let key = item.key();
+    let to = sides.to(&key);
+    let read = async |store: &Arc<dyn haul_store::Store>, key: &Key| store.read(key, None, Some(range.clone())).await;
+    if item.kind != haul_core::Kind::File {
+        let (ours, theirs) = (target_of(&sides.src, &key).await?, target_of(&sides.dst, &to).await?);
+        return Ok(ours == theirs);
+    }
+    let ours = file(read(&sides.src, &key).await?.body, &key)?;
+    let theirs = file(read(&sides.dst, &to).await?.body, &to)?;
+    let (mut a, mut b) = (vec![0; BLOCK as usize], vec![0; BLOCK as usize]);
+    let mut at = range.start;
+    while at < range.end {
+        if !shared.may_go_on() {
+            return Err(stopped());
+        }
+        let len = (range.end - at).min(BLOCK) as usize;
+        ours.read_exact_at(&mut a[..len], at).map_err(|error| shorter(error, &key))?;
+        theirs.read_exact_at(&mut b[..len], at).map_err(|error| shorter(error, &to))?;
+        if a[..len] != b[..len] {
+            return Ok(false);
+        }
+        at += len as u64;
+        shared.moved(len as u64);
+    }
+    Ok(true)
+}
+
+async fn target_of(store: &Arc<dyn haul_store::Store>, key: &Key) -> Result<Vec<u8>> {
+    use futures::TryStreamExt as _;
+    match store.read(key, None, None).await?.body {
+        Body::Stream(pieces) => Ok(pieces.try_collect::<Vec<_>>().await?.concat()),
+        Body::File(..) => Err(Error::new(ErrorKind::Changed, "read", "is no symbolic link any more").with_key(key)),
+    }
+}

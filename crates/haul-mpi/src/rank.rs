@@ -1,0 +1,140 @@
+//! A rank that isn't the first: does what it is told, says what it did, and shows that it lives.
+
+use crate::{
+    crew::Crew,
+    node,
+    shared::Shared,
+    wire::{Arrived, Wire},
+    work::{Said, Told},
+};
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{RecvTimeoutError, SyncSender, sync_channel},
+    },
+    time::{Duration, Instant},
+};
+
+/// Waits between two looks for messages: short while there are some.
+pub const SHORTEST: Duration = Duration::from_micros(20);
+/// And at most so long: a lease is milliseconds' work.
+pub const LONGEST: Duration = Duration::from_millis(1);
+/// Between two signs of life.
+const BEAT: Duration = Duration::from_millis(500);
+/// Messages that may wait in MPI before threads have to wait.
+const UNDER_WAY: usize = 64;
+/// Messages of the threads that may wait to be sent.
+pub const SAID: usize = 256;
+
+/// Set by SIGTERM and SIGINT.
+pub static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Notes signals that ask for an end. Slurm sends them before the time is over (`--signal=TERM@120`).
+pub fn watch_signals(runtime: &tokio::runtime::Runtime) {
+    use tokio::signal::unix::{SignalKind, signal};
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        runtime.spawn(async move {
+            if let Ok(mut signals) = signal(kind) {
+                while signals.recv().await.is_some() {
+                    STOP.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+}
+
+/// Takes part until it is told that all is done; gives the exit code.
+pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> u8 {
+    let (says, said) = sync_channel(SAID);
+    let mut says: Option<SyncSender<Said>> = Some(says);
+    let mut crew: Option<Crew> = None;
+    let mut patience = Duration::from_secs(60);
+    let (mut beats, mut last_beat, mut idle) = (0u64, Instant::now(), SHORTEST);
+    let mut sent_at = std::collections::VecDeque::new();
+    loop {
+        let mut busy = false;
+        while let Some(arrived) = wire.receive::<Told>() {
+            busy = true;
+            match arrived {
+                Arrived::Other(..) => {
+                    // The first rank finds out by this answer, and ends the others.
+                    wire.send(0, &Said::Bye);
+                    while wire.sent() > 0 {
+                        std::thread::sleep(LONGEST);
+                    }
+                    return 1;
+                }
+                Arrived::Said(_, Told::Start(job, proof)) => {
+                    patience = Duration::from_secs(job.patience);
+                    let seen = runtime.block_on(node::sees(&job, &proof));
+                    let shared = seen.and_then(|()| {
+                        let says = says.take().ok_or("started twice")?;
+                        runtime.block_on(Shared::open(*job, wire.rank(), says))
+                    });
+                    let concurrency = shared.as_ref().map_or(1, Shared::concurrency);
+                    let slots = share.slots(concurrency);
+                    let ready = shared.map(|shared| {
+                        runtime.block_on(shared.prepare());
+                        shared.trust(Instant::now(), patience);
+                        crew = Some(Crew::start(shared, slots, runtime.handle()));
+                        slots
+                    });
+                    wire.send(0, &Said::Ready(ready));
+                }
+                Arrived::Said(_, Told::Lease(lease, work)) => {
+                    if let Some(crew) = &crew {
+                        crew.give(lease, work);
+                    }
+                }
+                Arrived::Said(_, Told::Heard(beat)) => {
+                    while let Some((number, at)) = sent_at.pop_front() {
+                        if number == beat {
+                            if let Some(crew) = &crew {
+                                crew.shared.trust(at, patience);
+                            }
+                            break;
+                        }
+                    }
+                }
+                Arrived::Said(_, Told::End(code)) => {
+                    drop(said);
+                    if let Some(crew) = crew.take() {
+                        crew.shared.stop.store(true, Ordering::Relaxed);
+                        crew.end();
+                    }
+                    wire.send(0, &Said::Bye);
+                    while wire.sent() > 0 {
+                        std::thread::sleep(LONGEST);
+                    }
+                    return code;
+                }
+            }
+        }
+        if wire.sent() < UNDER_WAY {
+            let mut next = said.recv_timeout(idle);
+            if matches!(next, Err(RecvTimeoutError::Disconnected)) {
+                std::thread::sleep(idle);
+            }
+            while let Ok(said_now) = next {
+                busy = true;
+                wire.send(0, &said_now);
+                next = said.recv_timeout(Duration::ZERO);
+            }
+        } else {
+            std::thread::sleep(idle);
+        }
+        if let Some(crew) = &crew {
+            let stop = STOP.load(Ordering::Relaxed);
+            if stop {
+                crew.shared.stop.store(true, Ordering::Relaxed);
+            }
+            if last_beat.elapsed() >= BEAT {
+                last_beat = Instant::now();
+                beats += 1;
+                sent_at.push_back((beats, last_beat));
+                wire.send(0, &Said::Beat(beats, crew.shared.moved.load(Ordering::Relaxed), stop));
+            }
+        }
+        idle = if busy { SHORTEST } else { (idle * 2).min(LONGEST) };
+    }
+}

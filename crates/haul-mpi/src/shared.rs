@@ -1,0 +1,237 @@
+//! What all threads of a rank share: the job, both sides of its trees, what is kept, whether to go on, and how problems are told.
+
+use crate::work::{Job, Problem, Root, Said, Verb};
+use haul_core::{Error, ErrorKind, Key, Result, attributes::Rights, chmod::Chmod, keep::Keep, links::SourceLinks};
+use haul_store::{Links, OpenRequest, Store, StoreKind, WriteSpec, late};
+use std::{
+    fs::File,
+    io::Write as _,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::SyncSender,
+    },
+    time::{Duration, Instant},
+};
+
+/// Local disks.
+const LOCAL: StoreKind = haul_fs::KIND;
+
+/// A tree as this rank sees it.
+pub struct Sides {
+    /// Where data comes from.
+    pub src: Arc<dyn Store>,
+    /// Where it goes.
+    pub dst: Arc<dyn Store>,
+    /// The device that the source's root is on here.
+    pub device: u64,
+    /// Files go from this key to that one alone.
+    pub one: Option<(Key, Key)>,
+}
+
+impl Sides {
+    /// The destination's key of a source's.
+    pub fn to(&self, key: &Key) -> Key {
+        match &self.one {
+            Some((from, to)) if from == key => to.clone(),
+            _ => key.clone(),
+        }
+    }
+
+    /// How the source's place is named in copies.
+    pub fn place(&self) -> Arc<[u8]> {
+        self.src.caps().domain.as_ref().map_or_else(|| Arc::from([]), |domain| domain.place.clone())
+    }
+
+    /// How the destination's place is.
+    pub fn own_place(&self) -> Arc<[u8]> {
+        self.dst.caps().domain.as_ref().map_or_else(|| Arc::from([]), |domain| domain.place.clone())
+    }
+}
+
+/// What all threads of a rank share.
+pub struct Shared {
+    /// What is done.
+    pub job: Arc<Job>,
+    /// Its trees.
+    pub sides: Vec<Sides>,
+    /// What is kept of files.
+    pub keep: Option<Arc<Keep>>,
+    /// What this user may do to files.
+    pub rights: Rights,
+    /// Where errors come late.
+    pub late: late::Mounts,
+    /// Bytes moved by this rank.
+    pub moved: Arc<AtomicU64>,
+    /// Nothing new is begun, and pieces are left.
+    pub stop: AtomicBool,
+    /// Until then the coordinator counts on this rank, in milliseconds since `began`.
+    pub trusted: AtomicU64,
+    /// When it began, by its own clock.
+    pub began: Instant,
+    /// Lines of JSON.
+    log: Option<Mutex<File>>,
+    says: SyncSender<Said>,
+}
+
+/// Opens a folder.
+///
+/// Errors: it isn't one.
+pub fn open(path: &[u8], follow: bool) -> Result<Arc<dyn Store>> {
+    let links = if follow { Links::Follow } else { Links::Keep };
+    (LOCAL.open)(OpenRequest {
+        remote: String::new(),
+        path: path.to_vec(),
+        options: Default::default(),
+        net: Default::default(),
+        meters: Default::default(),
+        links,
+        own_links: false,
+        wrapped: Default::default(),
+        section: None,
+        shared: Default::default(),
+    })
+}
+
+/// What is kept by a job. Without `--preserve` what is new has the source's permissions as far as the umask allows.
+pub fn keep(job: &Job) -> Option<Arc<Keep>> {
+    let unchanged = Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: 0, copied: None };
+    Some(Arc::new(match job.preserve {
+        true => Keep { acls: true, xattrs: job.xattrs, hard_links: true, ..Keep::archive() },
+        false => Keep { xattrs: job.xattrs, chmod: vec![unchanged], ..Keep::default() },
+    }))
+}
+
+impl Shared {
+    /// Opens everything.
+    ///
+    /// Errors: one line.
+    pub async fn open(job: Job, rank: usize, says: SyncSender<Said>) -> std::result::Result<Shared, String> {
+        let keep = keep(&job);
+        let mut sides = Vec::new();
+        let mut rights = Rights::default();
+        for Root { src, dst, one } in &job.roots {
+            let shown = String::from_utf8_lossy(src).into_owned();
+            let src = open(src, job.follow).map_err(|e| e.message().to_owned())?;
+            let dst = open(dst, false).map_err(|e| e.message().to_owned())?;
+            let top = src.stat(&Key::new("")).await.map_err(|e| format!("{shown}: {}", e.message()))?;
+            let device = top.posix.as_ref().map_or(0, |posix| u64::from(posix.dev.0) << 32 | u64::from(posix.dev.1));
+            rights = dst.caps().attributes.clone().unwrap_or_default();
+            let one = one.as_ref().map(|(from, to)| (Key::new(from), Key::new(to)));
+            sides.push(Sides { src, dst, device, one });
+        }
+        let log = match &job.log {
+            None => None,
+            Some(path) => {
+                let path = format!("{path}.{rank}");
+                let file = File::options().create(true).append(true).open(&path);
+                Some(Mutex::new(file.map_err(|e| format!("{path}: {e}"))?))
+            }
+        };
+        let shared = Shared {
+            sides,
+            keep,
+            rights,
+            late: late::Mounts::default(),
+            moved: Arc::default(),
+            stop: AtomicBool::new(false),
+            trusted: AtomicU64::new(u64::MAX),
+            began: Instant::now(),
+            log,
+            says,
+            job: Arc::new(job),
+        };
+        Ok(shared)
+    }
+
+    /// Has directories that are made from now on be closed to others until they have their own permissions. The coordinator has
+    /// made the destination's folder before.
+    pub async fn prepare(&self) {
+        if self.changes() && self.job.verb != Verb::Delete {
+            for sides in self.sides.iter().filter(|sides| sides.one.is_none()) {
+                let _ = sides.dst.make_dir(&Key::new(""), &self.spec()).await;
+            }
+        }
+    }
+
+    /// True where the job changes anything.
+    pub fn changes(&self) -> bool {
+        !self.job.dry_run && self.job.verb != Verb::Check
+    }
+
+    /// How a file is written.
+    pub fn spec(&self) -> WriteSpec {
+        let (sparse, drop_cache) = (self.job.sparse, self.job.direct);
+        WriteSpec { keep: self.keep.clone(), sparse, drop_cache, ..WriteSpec::default() }
+    }
+
+    /// Does the coordinator still count on this rank? It may have given its leases to others.
+    pub fn is_trusted(&self) -> bool {
+        (self.began.elapsed().as_millis() as u64) < self.trusted.load(Ordering::Relaxed)
+    }
+
+    /// May a lease be gone on with? Not after a stop, nor where others have it.
+    pub fn may_go_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed) && self.is_trusted()
+    }
+
+    /// How many requests the slower side takes at once.
+    pub fn concurrency(&self) -> usize {
+        let of = |sides: &Sides| sides.src.caps().concurrency.max(sides.dst.caps().concurrency);
+        self.sides.iter().map(of).max().unwrap_or(1)
+    }
+
+    /// The coordinator heard this rank at `at`: it waits for `patience` from then on before it gives the work to others.
+    pub fn trust(&self, at: Instant, patience: Duration) {
+        let until = at.saturating_duration_since(self.began) + patience * 2 / 3;
+        self.trusted.store(until.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// How the source shows its links.
+    pub fn links(&self) -> SourceLinks {
+        SourceLinks { follow_dirs: self.job.follow, follow_files: self.job.follow, ..SourceLinks::default() }
+    }
+
+    /// Counts bytes.
+    pub fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Tells the coordinator.
+    pub fn say(&self, said: Said) {
+        // Nobody listens when all is over.
+        let _ = self.says.send(said);
+    }
+
+    /// Writes a line about a file to the log, if there is one.
+    pub fn log(&self, event: &str, root: u16, key: &[u8], size: u64, error: Option<&str>) {
+        let Some(log) = &self.log else { return };
+        let path = self.path(root, key);
+        let time = jiff::Timestamp::now().to_string();
+        let mut line = serde_json::json!({ "time": time, "event": event, "path": path, "size": size });
+        if let Some(error) = error {
+            line["error"] = error.into();
+        }
+        let _ = writeln!(log.lock().unwrap_or_else(PoisonError::into_inner), "{line}");
+    }
+
+    /// A source's path as people see it.
+    pub fn path(&self, root: u16, key: &[u8]) -> String {
+        let top = self.job.roots.get(usize::from(root)).map(|root| String::from_utf8_lossy(&root.src).into_owned());
+        let key = Key::new(key);
+        let below = String::from_utf8_lossy(key.path()).into_owned();
+        match (top, below.is_empty()) {
+            (Some(top), true) => top,
+            (Some(top), false) => format!("{}/{below}", top.trim_end_matches('/')),
+            (None, _) => below,
+        }
+    }
+
+    /// An error as a line.
+    pub fn problem(&self, root: u16, key: &[u8], error: &Error) -> Problem {
+        self.log("error", root, key, 0, Some(error.message()));
+        let line = format!("{}: {}", self.path(root, key), error.message()).replace('\n', " ");
+        let vanished = error.kind() == ErrorKind::NotFound && matches!(error.op(), "read" | "copy" | "stat");
+        Problem { line, full: error.kind() == ErrorKind::NoSpace, vanished }
+    }
+}

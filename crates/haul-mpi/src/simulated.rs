@@ -1,0 +1,222 @@
+//! The coordinator with ranks that are only played: a tree of names, and by turns of chance what ranks do, say late, or never say.
+
+use crate::{
+    coordinator::Coordinator,
+    journal::Rest,
+    work::{Began, Done, Found, Item, Job, Pin, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
+};
+use haul_core::Kind;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+const RANKS: usize = 5;
+const LARGE: u64 = 200 << 20;
+
+/// Numbers by chance, the same for one seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn job(verb: Verb, delete: bool) -> Job {
+    Job {
+        verb,
+        roots: vec![Root { src: Raw::from("/s"), dst: Raw::from("/d"), one: None }],
+        preserve: true,
+        xattrs: true,
+        sparse: false,
+        direct: false,
+        follow: false,
+        delete,
+        contents: false,
+        dry_run: false,
+        verbose: false,
+        quiet: false,
+        progress: None,
+        resuming: false,
+        patience: 1,
+        log: None,
+    }
+}
+
+fn item(key: String, size: u64, ino: Option<u64>) -> Item {
+    let linked = ino.map(|ino| Pin { ino, ctime: (0, 0) });
+    Item { key: Raw::from(key), kind: Kind::File, size, mtime: (0, 0), pin: linked, task: Task::Copy, linked }
+}
+
+/// What a source holds, and what was done with it.
+struct World {
+    dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<Item>)>,
+    there: BTreeSet<Vec<u8>>,
+    pieces: BTreeMap<Vec<u8>, u64>,
+    finished: BTreeSet<Vec<u8>>,
+    deleted: BTreeSet<Vec<u8>>,
+    failing: bool,
+}
+
+impl World {
+    fn new(chance: &mut Chance, failing: bool) -> World {
+        let mut dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<Item>)> = BTreeMap::new();
+        let mut open = vec![String::new()];
+        while let Some(dir) = open.pop() {
+            let deep = dir.matches('/').count() < 3;
+            let below: Vec<String> = (0..chance.below(4)).filter(|_| deep).map(|n| format!("{dir}d{n}/")).collect();
+            let files = (0..chance.below(9)).map(|n| {
+                let size = if chance.below(7) == 0 { LARGE } else { 10 };
+                let ino = (chance.below(3) == 0).then(|| 1 + chance.below(6));
+                // Names of one inode have one size.
+                let size = ino.map_or(size, |ino| if ino == 1 { LARGE } else { 10 });
+                item(format!("{dir}f{n}"), size, ino)
+            });
+            dirs.insert(
+                dir.clone().into_bytes(),
+                (below.iter().map(|d| Raw::from(d.clone())).collect(), files.collect()),
+            );
+            open.extend(below);
+        }
+        let (there, pieces, finished, deleted) = Default::default();
+        World { dirs, there, pieces, finished, deleted, failing }
+    }
+
+    fn find(&self, key: &[u8]) -> Vec<Item> {
+        self.dirs.values().flat_map(|(_, files)| files).filter(|file| file.key.as_slice() == key).cloned().collect()
+    }
+
+    /// Does a lease; gives what is said of it.
+    fn work(&mut self, lease: u64, work: &Work) -> Vec<Said> {
+        let mut done = Done::default();
+        let mut said = Vec::new();
+        match work {
+            Work::Dir { key, after, .. } => {
+                let (dirs, files) = self.dirs[key.as_slice()].clone();
+                // The rest was told by who had it before.
+                if after.is_none() {
+                    let mut found = Found { last: Raw::from("~"), ..Found::default() };
+                    found.dirs = dirs.into_iter().map(|dir| (dir, true)).collect();
+                    for file in files {
+                        match (file.linked, file.size >= LARGE) {
+                            (Some(_), _) => found.linked.push(file),
+                            (None, true) => found.large.push(file),
+                            (None, false) => found.files.push(file),
+                        }
+                    }
+                    found.extra =
+                        vec![Raw::from([key.as_slice(), b"x"].concat()), Raw::from([key.as_slice(), b"y/"].concat())];
+                    said.push(Said::Found(lease, found));
+                }
+            }
+            Work::Files { items, .. } => {
+                for (number, item) in items.iter().enumerate() {
+                    if self.failing && item.key.ends_with(b"f3") {
+                        done.failed.push(number as u32);
+                        done.problems.push(Problem { line: "f3".into(), full: false, vanished: false });
+                    } else {
+                        self.there.insert(item.key.to_vec());
+                    }
+                }
+            }
+            Work::Links { names, .. } => {
+                for (_, first, item) in names {
+                    assert!(self.there.contains(first.as_slice()), "linked before it is there");
+                    self.there.insert(item.key.to_vec());
+                }
+            }
+            Work::Begin { item, .. } => done.began = Some(Began::Anew(item.key.clone())),
+            Work::Piece { item, len, .. } => {
+                *self.pieces.entry(item.key.to_vec()).or_default() += len;
+                done.crc = Some(1);
+            }
+            Work::Publish { item, .. } => {
+                assert!(self.pieces[item.key.as_slice()] >= item.size, "published before it is whole");
+                self.there.insert(item.key.to_vec());
+            }
+            Work::Finish { dirs } => {
+                for (_, _, key, _) in dirs {
+                    let (below, files) = &self.dirs[key.as_slice()];
+                    assert!(
+                        below.iter().all(|dir| self.finished.contains(dir.as_slice())),
+                        "finished before its directories"
+                    );
+                    assert!(self.failing || files.iter().all(|file| self.there.contains(file.key.as_slice())));
+                    self.finished.insert(key.to_vec());
+                }
+            }
+            Work::Remove { .. } => said.push(Said::Found(lease, Found::default())),
+            Work::Delete { keys, .. } => {
+                let whole = self
+                    .dirs
+                    .values()
+                    .flat_map(|(_, files)| files)
+                    .all(|file| self.there.contains(file.key.as_slice()));
+                assert!(whole, "deleted before all is copied");
+                self.deleted.extend(keys.iter().map(|key| key.to_vec()));
+            }
+            Work::Rmdir { dirs } => self.deleted.extend(dirs.iter().map(|(_, _, key, _)| key.to_vec())),
+        }
+        done.totals = Totals::default();
+        said.push(Said::Done(lease, done));
+        said
+    }
+}
+
+fn play(seed: u64, failing: bool) {
+    let chance = &mut Chance(seed);
+    let mut world = World::new(chance, failing);
+    let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::new());
+    let mut under_way: Vec<(usize, Vec<Said>)> = Vec::new();
+    for turn in 0.. {
+        assert!(turn < 100_000, "seed {seed}: it doesn't end");
+        if state.is_done() {
+            break;
+        }
+        let rank = chance.below(RANKS as u64) as usize;
+        if state.held(rank) < 4
+            && let Some((lease, work)) = state.next(rank)
+        {
+            let said = world.work(lease, &work);
+            under_way.push((rank, said));
+        }
+        // A rank is lost, and what it says comes all the same, late.
+        if chance.below(60) == 0 {
+            state.lost(rank);
+        }
+        if !under_way.is_empty() && chance.below(2) == 0 {
+            let (rank, said) = under_way.remove(chance.below(under_way.len() as u64) as usize);
+            said.into_iter().for_each(|said| state.take(rank, said));
+        }
+    }
+    let names = |world: &World| world.dirs.values().flat_map(|(_, files)| files.clone()).collect::<Vec<_>>();
+    for file in names(&world) {
+        let failed = failing && file.key.ends_with(b"f3");
+        assert!(
+            failed || world.there.contains(file.key.as_slice()),
+            "seed {seed}: {:?} is missing",
+            world.find(&file.key)
+        );
+    }
+    assert_eq!(world.finished.len(), world.dirs.len(), "seed {seed}");
+    match state.errors {
+        0 => assert!(world.dirs.keys().all(|dir| world.deleted.contains(&[&dir[..], b"x"].concat())), "seed {seed}"),
+        _ => assert!(world.deleted.is_empty(), "seed {seed}: deleted after an error"),
+    }
+}
+
+#[test]
+fn everything_is_done_whatever_ranks_are_lost() {
+    for seed in 0..300 {
+        play(seed, false);
+    }
+}
+
+#[test]
+fn nothing_is_deleted_after_an_error_and_the_rest_is_done() {
+    for seed in 0..300 {
+        play(seed, true);
+    }
+}

@@ -1,0 +1,125 @@
+//! Directories under way: each waits for its listing, its files and its directories, and then for its own finish. Those that are
+//! only known by name are not here, so that memory goes with how deep and wide the walk is at a time.
+
+use crate::work::{Place, Raw};
+use std::collections::HashMap;
+
+/// A directory that is open.
+pub struct Node {
+    parent: Option<u32>,
+    root: u16,
+    key: Raw,
+    /// What it waits for.
+    pending: u64,
+    /// Made by this job.
+    new: bool,
+    /// It is deleted when it is empty.
+    going: bool,
+    /// It isn't a directory of the job's.
+    alone: bool,
+    finishing: bool,
+}
+
+impl Node {
+    /// One that is copied; waits for its listing.
+    pub fn growing(parent: Option<u32>, root: u16, key: Raw, new: bool) -> Node {
+        Node { parent, root, key, pending: 1, new, going: false, alone: false, finishing: false }
+    }
+
+    /// One that is deleted.
+    pub fn going(parent: Option<u32>, root: u16, key: Raw) -> Node {
+        Node { going: true, ..Node::growing(parent, root, key, false) }
+    }
+}
+
+/// What comes after something is complete.
+pub enum Then {
+    /// It waits for more.
+    Waits,
+    /// Its attributes are due.
+    Finish(Place),
+    /// It is empty and is to go.
+    Rmdir(Place),
+    /// It is done, which the directory above waits for.
+    Above(Option<u32>),
+}
+
+/// All that are open, by number.
+#[derive(Default)]
+pub struct Tree {
+    nodes: HashMap<u32, Node>,
+    next: u32,
+}
+
+impl Tree {
+    /// Opens one.
+    pub fn add(&mut self, node: Node) -> u32 {
+        loop {
+            self.next = self.next.wrapping_add(1);
+            if !self.nodes.contains_key(&self.next) {
+                self.nodes.insert(self.next, node);
+                return self.next;
+            }
+        }
+    }
+
+    /// What a single file belongs to.
+    pub fn virtual_node(&mut self, root: u16) -> u32 {
+        self.add(Node { alone: true, ..Node::growing(None, root, Raw::new(), false) })
+    }
+
+    /// It waits for one thing more.
+    pub fn wait(&mut self, node: u32) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.pending += 1;
+        }
+    }
+
+    /// Is it to be deleted?
+    pub fn is_going(&self, node: u32) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.going)
+    }
+
+    /// Who looked at it gave it its attributes too.
+    pub fn finished_itself(&mut self, node: u32) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.finishing = true;
+        }
+    }
+
+    /// One thing that it waited for is done. `attributes`: directories are finished with their own.
+    pub fn complete(&mut self, number: u32, attributes: bool) -> Then {
+        let Some(node) = self.nodes.get_mut(&number) else { return Then::Waits };
+        node.pending -= 1;
+        if node.pending > 0 {
+            return Then::Waits;
+        }
+        if !node.finishing && !node.alone && (node.going || attributes) {
+            (node.pending, node.finishing) = (1, true);
+            let place = (node.root, number, node.key.clone(), node.new);
+            return if node.going { Then::Rmdir(place) } else { Then::Finish(place) };
+        }
+        let parent = node.parent;
+        self.nodes.remove(&number);
+        Then::Above(parent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_finished_after_all_that_is_in_it() {
+        let mut tree = Tree::default();
+        let top = tree.add(Node::growing(None, 0, Raw::new(), false));
+        tree.wait(top);
+        let sub = tree.add(Node::growing(Some(top), 0, Raw::from("a/"), true));
+        assert!(matches!(tree.complete(top, true), Then::Waits), "its directory isn't done");
+        assert!(matches!(tree.complete(sub, true), Then::Finish((0, number, _, true)) if number == sub));
+        assert!(matches!(tree.complete(sub, true), Then::Above(Some(above)) if above == top));
+        assert!(matches!(tree.complete(top, true), Then::Finish(_)));
+        assert!(matches!(tree.complete(top, true), Then::Above(None)));
+        assert!(tree.nodes.is_empty());
+    }
+}

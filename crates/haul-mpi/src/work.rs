@@ -1,0 +1,417 @@
+//! What ranks say to each other: work that is leased, what was found, what came of it. Data only; `wire` carries it, `coordinator`
+//! gives it out, `crew` does it.
+
+use haul_core::{Entry, Key, Kind, Mtime, entry::Inode};
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+/// Raw bytes: a key, a path, a token.
+pub type Raw = serde_bytes::ByteBuf;
+
+/// Which command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verb {
+    /// Copies everything, whatever is there.
+    Dcp,
+    /// Makes the destination equal to the source.
+    Sync,
+    /// Compares.
+    Check,
+    /// Deletes.
+    Delete,
+}
+
+impl Verb {
+    /// What is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Dcp => "dcp",
+            Verb::Sync => "sync",
+            Verb::Check => "check",
+            Verb::Delete => "delete",
+        }
+    }
+}
+
+/// What all ranks do together; rank 0 reads it from the command line and tells the others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The command.
+    pub verb: Verb,
+    /// Trees, by their number.
+    pub roots: Vec<Root>,
+    /// Owner, permissions, ACLs, times of directories and hard links are kept.
+    pub preserve: bool,
+    /// Extended attributes are kept.
+    pub xattrs: bool,
+    /// Runs of zeros become holes.
+    pub sparse: bool,
+    /// What passes leaves the page cache.
+    pub direct: bool,
+    /// Symlinks are followed.
+    pub follow: bool,
+    /// What the source hasn't is deleted.
+    pub delete: bool,
+    /// Files of one size and time are compared byte by byte.
+    pub contents: bool,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// Each name is printed.
+    pub verbose: bool,
+    /// Only errors are printed.
+    pub quiet: bool,
+    /// Seconds between two lines of progress.
+    pub progress: Option<u64>,
+    /// An earlier run of this job was left: what it finished is not done again.
+    pub resuming: bool,
+    /// Seconds after which a rank that says nothing is given up.
+    pub patience: u64,
+    /// Where each rank writes what it does, with `.RANK` behind it.
+    pub log: Option<String>,
+}
+
+/// A tree, or one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// The source's folder; of a deletion the same as `dst`.
+    pub src: Raw,
+    /// The destination's folder.
+    pub dst: Raw,
+    /// Only this key of the source, under that key of the destination.
+    pub one: Option<(Raw, Raw)>,
+}
+
+/// A file, symlink or special file of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// Its key below the root.
+    pub key: Raw,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Seconds and nanoseconds.
+    pub mtime: (i64, u32),
+    /// Which version of it; `None` where other ranks can't tell it.
+    pub pin: Option<Pin>,
+    /// What is to be done with it.
+    pub task: Task,
+    /// Its inode, where it has several names.
+    pub linked: Option<Pin>,
+}
+
+/// An inode, as every rank knows it: device numbers of one network file system differ from node to node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pin {
+    /// The inode's number.
+    pub ino: u64,
+    /// Change time, seconds and nanoseconds.
+    pub ctime: (i64, u32),
+}
+
+/// What is to be done with an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Task {
+    /// It is copied.
+    Copy,
+    /// Its bytes are there; its attributes are set.
+    Attributes,
+    /// Its bytes are compared with those that are there, and it is copied where they differ.
+    Compare,
+}
+
+fn pair(time: Mtime) -> (i64, u32) {
+    (time.secs(), time.nanos())
+}
+
+impl Item {
+    /// Of a listed entry. `device` is that of the root here.
+    pub fn of(entry: &Entry, device: u64, task: Task) -> Item {
+        let inode = entry.version.as_ref().and_then(Inode::of).filter(|inode| inode.dev == device);
+        let pin = inode.map(|inode| Pin { ino: inode.ino, ctime: pair(inode.ctime) });
+        let several = entry.kind == Kind::File && entry.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+        Item {
+            key: Raw::from(entry.key.as_bytes()),
+            kind: entry.kind,
+            size: entry.size,
+            mtime: entry.mtime.map_or((0, 0), pair),
+            pin,
+            task,
+            linked: pin.filter(|_| several),
+        }
+    }
+
+    /// The key.
+    pub fn key(&self) -> Key {
+        Key::new(&self.key)
+    }
+
+    /// The version that it must have, for a rank on which the root has this device.
+    pub fn version(&self, device: u64) -> Option<haul_core::Version> {
+        let Pin { ino, ctime } = self.pin?;
+        let time = |(secs, nanos)| Mtime::new(secs, nanos);
+        let inode = Inode { dev: device, ino, ctime: time(ctime), mtime: time(self.mtime), size: self.size };
+        Some(inode.to_version())
+    }
+}
+
+/// A large file that an earlier run left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The name that it was to have.
+    pub key: Raw,
+    /// Finds what was written.
+    pub token: Raw,
+    /// Which version of the source it was.
+    pub pin: Pin,
+    /// Offset, bytes and CRC-64 of what arrived.
+    pub pieces: Vec<(u64, u64, u64)>,
+}
+
+/// A directory in the coordinator's tree: root, node, key, made by this job.
+pub type Place = (u16, u32, Raw, bool);
+
+/// A unit of work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Work {
+    /// Look at a directory; its first files are dealt with at once.
+    Dir {
+        /// Which tree.
+        root: u16,
+        /// Whose children are told of.
+        node: u32,
+        /// The directory, with its `/`.
+        key: Raw,
+        /// The destination hasn't got it.
+        fresh: bool,
+        /// Only what follows this key: the rest was told already.
+        after: Option<Raw>,
+    },
+    /// Files of one directory.
+    Files {
+        /// Which tree.
+        root: u16,
+        /// Their directory.
+        node: u32,
+        /// The files.
+        items: Vec<Item>,
+    },
+    /// Further names of files that are there: the first, and the name.
+    Links {
+        /// Which tree.
+        root: u16,
+        /// The directory of each name, the first name, the name.
+        names: Vec<(u32, Raw, Item)>,
+    },
+    /// Begin a large file under its hidden name.
+    Begin {
+        /// Its number.
+        id: u32,
+        /// Which tree.
+        root: u16,
+        /// The file.
+        item: Item,
+        /// What an earlier run left of it.
+        left: Option<Left>,
+    },
+    /// A range of a large file.
+    Piece {
+        /// Its number.
+        id: u32,
+        /// Which tree.
+        root: u16,
+        /// The file.
+        item: Item,
+        /// Where it is written; empty where it is compared.
+        token: Raw,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// An earlier run wrote it; its CRC-64 then.
+        crc: Option<u64>,
+    },
+    /// Give a large file its attributes and its name.
+    Publish {
+        /// Its number.
+        id: u32,
+        /// Which tree.
+        root: u16,
+        /// The file.
+        item: Item,
+        /// Where it was written.
+        token: Raw,
+    },
+    /// Give directories their attributes: all that is in them is done.
+    Finish {
+        /// The directories.
+        dirs: Vec<Place>,
+    },
+    /// Look at a directory that is to go; its files are deleted at once.
+    Remove {
+        /// Which tree.
+        root: u16,
+        /// Whose children are told of.
+        node: u32,
+        /// The directory.
+        key: Raw,
+    },
+    /// Delete files, symlinks and special files.
+    Delete {
+        /// Which tree.
+        root: u16,
+        /// Their directory.
+        node: u32,
+        /// Their keys.
+        keys: Vec<Raw>,
+    },
+    /// Delete directories that are empty by now.
+    Rmdir {
+        /// The directories.
+        dirs: Vec<Place>,
+    },
+}
+
+/// What a look at a directory found so far, up to `last`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Directories, and whether they are new to the destination.
+    pub dirs: Vec<(Raw, bool)>,
+    /// Files for one lease.
+    pub files: Vec<Item>,
+    /// Files with several names.
+    pub linked: Vec<Item>,
+    /// Files that go in pieces.
+    pub large: Vec<Item>,
+    /// What only the destination has: directories end in `/`.
+    pub extra: Vec<Raw>,
+    /// The last key that was looked at.
+    pub last: Raw,
+    /// Files and bytes that are to be dealt with.
+    pub files_seen: u64,
+    /// Their bytes.
+    pub bytes_seen: u64,
+}
+
+/// An error, as every rank prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// In one line, with the path.
+    pub line: String,
+    /// No room is left: nothing more can be written.
+    pub full: bool,
+    /// The source was gone when its turn came.
+    pub vanished: bool,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Directories that were looked at.
+    pub dirs: u64,
+    /// Files that were copied, or compared.
+    pub files: u64,
+    /// Symlinks that were.
+    pub links: u64,
+    /// Names of hard links.
+    pub names: u64,
+    /// Bytes of files that were copied, or compared.
+    pub bytes: u64,
+    /// Files that were the same already.
+    pub same: u64,
+    /// Files that differ, in a check.
+    pub differ: u64,
+    /// Names that only the source has, in a check.
+    pub only_src: u64,
+    /// Names that only the destination has, in a check.
+    pub only_dst: u64,
+    /// Files and directories that were deleted.
+    pub deleted: u64,
+    /// Files of which some attribute could not be kept.
+    pub unkept: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, more: Totals) {
+        self.dirs += more.dirs;
+        self.files += more.files;
+        self.links += more.links;
+        self.names += more.names;
+        self.bytes += more.bytes;
+        self.same += more.same;
+        self.differ += more.differ;
+        self.only_src += more.only_src;
+        self.only_dst += more.only_dst;
+        self.deleted += more.deleted;
+        self.unkept += more.unkept;
+    }
+}
+
+/// How a large file was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Began {
+    /// All bytes are to be written.
+    Anew(Raw),
+    /// What the earlier run left is there.
+    Found(Raw),
+    /// The file system shared all bytes at once.
+    Whole(Raw),
+}
+
+/// What came of a lease.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// What was done.
+    pub totals: Totals,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
+    /// Which items of the lease failed, by number.
+    pub failed: Vec<u32>,
+    /// Of [`Work::Begin`].
+    pub began: Option<Began>,
+    /// CRC-64 of a piece.
+    pub crc: Option<u64>,
+    /// The directory got its attributes too.
+    pub finished: bool,
+    /// It wasn't done: the rank was stopped, or had been given up.
+    pub undone: bool,
+    /// Lines for `--verbose`, and for what a check found.
+    pub lines: Vec<String>,
+}
+
+/// From a rank to the coordinator.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Said {
+    /// More was found in a directory that is still looked at.
+    Found(u64, Found),
+    /// A lease ended.
+    Done(u64, Done),
+    /// The rank lives: number of the beat, bytes moved so far, it was told to stop.
+    Beat(u64, u64, bool),
+    /// It takes part with so many threads, or why it can't.
+    Ready(Result<usize, String>),
+    /// It has nothing to do any more.
+    Bye,
+}
+
+/// What a rank must see to work on the same files as the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// A file at the destination, and what is in it.
+    pub nonce: Option<(Raw, String)>,
+    /// Number of each source's inode, and when that was made.
+    pub sources: Vec<(u64, String)>,
+}
+
+/// From the coordinator to a rank.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Told {
+    /// The job, and what must be seen.
+    Start(Box<Job>, Proof),
+    /// Work.
+    Lease(u64, Work),
+    /// A beat came.
+    Heard(u64),
+    /// All is done; the exit code.
+    End(u8),
+}

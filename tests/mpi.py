@@ -1,0 +1,502 @@
+"""haul-mpi on real Open MPI, MPICH and Slurm: trees compared attribute by attribute with rsync's, ranks killed and stopped, a full
+disk, a source that changes. `mpi.py TARGET openmpi mpich [TEST...]`; tests/mpi.sh builds what it runs."""
+import os, random, shutil, signal, stat, subprocess, sys, tempfile, time
+
+TARGET, WORDS = sys.argv[1], sys.argv[2:]
+MAKES = [word for word in WORDS if word in ("openmpi", "mpich")]
+ONLY = [word for word in WORDS if word not in MAKES]
+BASE = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+ROOT = os.geteuid() == 0
+MPIRUN = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], "mpich": ["mpiexec.mpich"]}
+
+
+def binary(make):
+    return os.path.join(TARGET, f"haul-mpi.{make}")
+
+
+def start(make, ranks, *words, **options):
+    # A session of its own: what a killed launcher leaves is found by it.
+    return subprocess.Popen([*MPIRUN[make], "-n", str(ranks), binary(make), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, start_new_session=True, **options)
+
+
+def run(make, ranks, *words, code=0):
+    started = start(make, ranks, *words)
+    text, _ = started.communicate(timeout=120)
+    assert started.returncode == code, f"exit code {started.returncode}, not {code}:\n{text}"
+    return text
+
+
+def ranks_of(launcher):
+    """The processes of haul-mpi that a launcher started."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as text:
+                fields = text.read().rsplit(")", 1)[1].split()
+            if b"haul-mpi." in os.readlink(f"/proc/{pid}/exe").encode() and fields[0] != "Z" and under(int(pid), launcher.pid):
+                found.append(int(pid))
+        except OSError:
+            pass
+    return sorted(found)
+
+
+def under(pid, above):
+    while pid > 1:
+        if pid == above:
+            return True
+        with open(f"/proc/{pid}/stat") as text:
+            pid = int(text.read().rsplit(")", 1)[1].split()[1])
+    return False
+
+
+def facts(top):
+    """All that is known of each thing in a folder, by its path."""
+    all, first = {}, {}
+    for folder, dirs, files in os.walk(os.fsencode(top)):
+        dirs.sort()
+        for name in [b"", *dirs, *sorted(files)]:
+            path = os.path.join(folder, name) if name else folder
+            below = os.path.relpath(path, os.fsencode(top))
+            st = os.lstat(path)
+            content = None
+            if stat.S_ISREG(st.st_mode):
+                with open(path, "rb") as file:
+                    content = file.read() if st.st_size < 1 << 28 else (st.st_size, st.st_blocks * 512 < st.st_size, pieces(file))
+            elif stat.S_ISLNK(st.st_mode):
+                content = os.readlink(path)
+            xattrs = {x: os.getxattr(path, x, follow_symlinks=False) for x in os.listxattr(path, follow_symlinks=False)}
+            same = first.setdefault((st.st_dev, st.st_ino), below)
+            all[below] = (st.st_mode, st.st_uid, st.st_gid, st.st_rdev, st.st_mtime_ns, xattrs, same, content)
+    return all
+
+
+def pieces(file):
+    """Where a sparse file holds data, and what."""
+    end, at, runs = os.fstat(file.fileno()).st_size, 0, []
+    while at < end:
+        try:
+            at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+        except OSError:
+            break
+        hole = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+        runs.append((at, os.pread(file.fileno(), min(hole - at, 1 << 22), at)))
+        at = hole
+    return runs
+
+
+def alike(one, other, times=True):
+    a, b = facts(one), facts(other)
+    if not times:
+        a, b = ({path: (*fact[:4], *fact[5:]) for path, fact in all.items()} for all in (a, b))
+    for path in sorted(a.keys() | b.keys()):
+        if a.get(path) != b.get(path):
+            shown = [fact and fact[:7] for fact in (a.get(path), b.get(path))]
+            raise AssertionError(f"{path!r}: {shown[0]} and {shown[1]}")
+    assert a
+
+
+def tree(top, dirs=24, files=20, flat=1500, big=80):
+    """A folder with all that a file system can hold."""
+    os.makedirs(f"{top}/a/b/c")
+    os.makedirs(f"{top}/empty/deep")
+    os.makedirs(f"{top}/flat")
+    for d in range(dirs):
+        os.makedirs(f"{top}/d{d}/e")
+        for f in range(files):
+            write(f"{top}/d{d}/f{f}", os.urandom(f * 137))
+            os.utime(f"{top}/d{d}/f{f}", ns=(5, 1_500_000_000_123_456_789 + f))
+    for f in range(flat):
+        write(f"{top}/flat/x{f}", b"z" * (f % 7000))
+    write(f"{top}/big", os.urandom(1 << 20) * big)
+    with open(f"{top}/sparse", "wb") as file:
+        file.truncate(1 << 30)
+        file.seek(1 << 29)
+        file.write(b"middle" * 1000)
+    os.link(f"{top}/big", f"{top}/a/biglink")
+    os.link(f"{top}/d1/f3", f"{top}/d2/link")
+    os.link(f"{top}/d1/f3", f"{top}/a/b/link")
+    os.symlink("nowhere", f"{top}/a/dangling")
+    os.mkfifo(f"{top}/a/fifo")
+    write(f"{top}/a/\xff\x01 name".encode("latin-1"), b"odd")
+    os.chmod(f"{top}/d3/f4", 0o4711)
+    os.chmod(f"{top}/d4", 0o555)
+    try:
+        os.setxattr(f"{top}/d5/f6", "user.hello", b"world")
+        os.setxattr(f"{top}/d6", "user.dir", b"\0\1")
+    except OSError:
+        print("    without extended attributes, which this file system hasn't got")
+    if ROOT:
+        os.chown(f"{top}/d3/f5", 1234, 4321)
+        os.chown(f"{top}/d7", 4321, 1234)
+        os.mknod(f"{top}/a/null", stat.S_IFCHR | 0o640, os.makedev(1, 3))
+    subprocess.run(["setfacl", "-m", "u:1234:r,g:77:rwx", f"{top}/d8/f1", f"{top}/d8"], stderr=subprocess.DEVNULL, check=False)
+    # Old times: rsync takes two of one second for the same.
+    for number, (folder, dirs, files) in enumerate(os.walk(os.fsencode(top), topdown=False)):
+        for name in (*dirs, *files, b"."):
+            os.utime(os.path.join(folder, name), ns=(5, 1_000_000_000_000_000_001 + number), follow_symlinks=False)
+
+
+def write(path, content):
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def oracle(src, dst):
+    subprocess.run(["rsync", "-aHAX", "--sparse", f"{src}/", f"{dst}/"], check=True)
+
+
+def hidden(top):
+    return [name for _, _, files in os.walk(top) for name in files if name.startswith(".haul-")]
+
+
+def copies_all_that_rsync_does(make, at):
+    tree(f"{at}/src")
+    oracle(f"{at}/src", f"{at}/want")
+    for ranks in (1, 2, 5, 16) if make == "openmpi" else (3,):
+        text = run(make, ranks, "dcp", "-p", f"{at}/src", f"{at}/got")
+        assert f"on {ranks} ranks" in text and "Hard links: 3" in text, text
+        alike(f"{at}/want", f"{at}/got")
+        assert not hidden(f"{at}/got")
+        shutil.rmtree(f"{at}/got")
+
+
+def syncs_checks_and_deletes(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    tree(src, big=70)
+    run(make, 3, "sync", src, dst)
+    assert "different data: 0" in run(make, 3, "check", src, dst)
+    text = run(make, 3, "sync", src, dst)
+    assert "  Files: 0" in text, text
+    # What differs in content, size, attributes, kind, what is missing and what is too much.
+    write(f"{dst}/d1/f7", b"other")
+    os.chmod(f"{dst}/d1/f8", 0o600)
+    os.unlink(f"{dst}/d2/f1")
+    os.makedirs(f"{dst}/d2/f2.d/deep")
+    write(f"{dst}/d2/f2.d/deep/x", b"")
+    os.unlink(f"{dst}/d9/f1")
+    os.makedirs(f"{dst}/d9/f1/in the way")
+    shutil.rmtree(f"{dst}/d10")
+    write(f"{dst}/d10", b"in the way")
+    with open(f"{dst}/big", "r+b") as file:
+        file.seek(65 << 20)
+        file.write(b"!")
+    os.utime(f"{dst}/big", ns=(5, os.stat(f"{src}/big").st_mtime_ns))
+    text = run(make, 3, "check", src, dst, code=1)
+    assert f"differs: {src}/d1/f7" in text and f"only in the source: {src}/d10" in text, text
+    text = run(make, 3, "sync", "-n", "-D", "-c", src, dst)
+    assert "would be deleted" in text and f"would be copied: {src}/d1/f7" in text, text
+    assert os.path.exists(f"{dst}/d2/f2.d/deep/x")
+    run(make, 3, "sync", "-D", "-c", src, dst)
+    alike(src, dst)
+    text = run(make, 3, "delete", f"{dst}/d2", f"{dst}/big")
+    assert not os.path.exists(f"{dst}/d2") and not os.path.exists(f"{dst}/big") and os.path.exists(f"{dst}/d1"), text
+
+
+def one_file_and_several_sources(make, at):
+    write(f"{at}/one", b"1")
+    os.makedirs(f"{at}/two/x")
+    os.symlink("one", f"{at}/link")
+    os.makedirs(f"{at}/dst")
+    run(make, 2, "dcp", "-p", f"{at}/one", f"{at}/two", f"{at}/link", f"{at}/dst")
+    assert sorted(os.listdir(f"{at}/dst")) == ["link", "one", "two"] and os.readlink(f"{at}/dst/link") == "one"
+    os.chmod(f"{at}/one", 0o6755)
+    run(make, 2, "dcp", f"{at}/one", f"{at}/renamed")
+    assert open(f"{at}/renamed", "rb").read() == b"1" and os.stat(f"{at}/renamed").st_mode & 0o7777 == 0o755
+    os.chmod(f"{at}/two/x", 0o750)
+    run(make, 2, "dcp", f"{at}/two", f"{at}/three")
+    assert os.stat(f"{at}/three/x").st_mode & 0o7777 == 0o750 and os.stat(f"{at}/three").st_mode & 0o7777 == 0o755
+    text = run(make, 2, "dcp", f"{at}/none", f"{at}/dst", code=1)
+    assert f"haul-mpi dcp: {at}/none: no such file or directory" in text, text
+
+
+def a_killed_rank_costs_no_finished_work(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    tree(src, big=300)
+    for _ in range(8):
+        started = start(make, 4, "dcp", "-p", src, dst)
+        # At a random moment of what takes about a second.
+        deadline = time.monotonic() + random.uniform(0.05, 0.9)
+        while time.monotonic() < deadline and started.poll() is None:
+            time.sleep(0.005)
+        ranks = ranks_of(started)
+        try:
+            os.kill(random.choice(ranks), signal.SIGKILL)
+        except (ProcessLookupError, IndexError):
+            pass  # It was done already.
+        started.communicate(timeout=60)
+        # The launcher doesn't wait for those that it ends.
+        assert wait(lambda: not any(map(lives, ranks)))
+        state = f"{at}/state-home/haul/mpi"
+        if started.returncode == 0 or (ranks and os.path.exists(f"{dst}/d1") and not os.listdir(state)):
+            # It was done, if not ended. What is done is done again under a name of its own.
+            alike(src, dst)
+            dst += "x"
+    if os.path.exists(dst):
+        run(make, 4, "dcp", "-p", src, dst)
+        alike(src, dst)
+    else:
+        dst = dst[:-1]
+    # What was begun before its place was noted is swept away by its owner's number alone, so little is left.
+    assert len(hidden(dst)) <= 8, hidden(dst)
+
+
+def a_rank_that_hangs_costs_its_leases(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    tree(src, big=400)
+    started = start(make, 4, "dcp", "-p", "--patience", "2", src, dst)
+    while not os.path.exists(f"{dst}/d1"):
+        assert started.poll() is None
+        time.sleep(0.002)
+    # Rank 0 gives out the work: the others may stop. Which is which the environment tells.
+    others = [pid for pid in ranks_of(started) if rank(pid) == 2]
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)
+    text, _ = started.communicate(timeout=100)
+    for pid in others:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    assert "has said nothing for 2 seconds" in text or started.returncode == 0, text
+    # The launcher wakes it to end it: a block that it was about to write may come late, and move a time.
+    alike(src, dst, times=False)
+
+
+def rank(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as text:
+            env = dict(part.split(b"=", 1) for part in text.read().split(b"\0") if b"=" in part)
+    except OSError:
+        return None
+    return int(env.get(b"OMPI_COMM_WORLD_RANK", env.get(b"PMI_RANK", b"-1")))
+
+
+def a_full_disk_ends_it_and_deletes_nothing(make, at):
+    if not ROOT:
+        return "only root may mount a small disk"
+    src, dst = f"{at}/src", f"{at}/small"
+    os.makedirs(src)
+    os.makedirs(dst)
+    for f in range(40):
+        write(f"{src}/f{f}", os.urandom(1 << 20))
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", dst], check=False, stderr=subprocess.DEVNULL)
+    if mounted.returncode:
+        return "a small disk can't be mounted"
+    try:
+        write(f"{dst}/extra", b"stays")
+        text = run(make, 3, "sync", "-D", src, dst, code=11)
+        assert "no space is left: type the same again to go on when there is" in text, text
+        assert os.path.exists(f"{dst}/extra")
+        subprocess.run(["mount", "-o", "remount,size=64m", dst], check=True)
+        text = run(make, 3, "sync", "-D", src, dst)
+        assert "Goes on with a run" in text and "Unchanged: 0" not in text, text
+        assert sorted(os.listdir(dst)) == sorted(os.listdir(src))
+    finally:
+        subprocess.run(["umount", "-l", dst], check=False)
+
+
+def a_source_that_changes(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    tree(src, big=200)
+    started = start(make, 4, "dcp", "-p", src, dst)
+    count = 0
+    while started.poll() is None:
+        count += 1
+        with open(f"{src}/big", "r+b") as file:
+            file.write(count.to_bytes(8, "little"))
+        write(f"{src}/flat/x7", b"%d" % count * 500)
+        try:
+            os.unlink(f"{src}/d11/f{count % 20}")
+        except OSError:
+            pass
+    text, _ = started.communicate()
+    assert started.returncode in (0, 1), text
+    for line in text.splitlines():
+        assert "error:" not in line or " changed" in line or "d11" in line or "became shorter" in line, line
+    run(make, 4, "sync", "-D", src, dst)
+    alike(src, dst)
+
+
+def a_signal_ends_it_and_the_next_run_goes_on(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    tree(src, big=600)
+    started = start(make, 3, "dcp", "-p", src, dst)
+    while not os.path.exists(f"{dst}/d1"):
+        assert started.poll() is None
+        time.sleep(0.002)
+    for pid in ranks_of(started):
+        os.kill(pid, signal.SIGTERM)
+    text, _ = started.communicate(timeout=60)
+    assert started.returncode == 0 or "stopped by a signal: type the same again to go on" in text, text
+    if started.returncode:
+        assert started.returncode == 20, started.returncode
+        text = run(make, 3, "dcp", "-p", src, dst)
+        assert "Goes on with a run of this job" in text, text
+    alike(src, dst)
+    assert not hidden(dst)
+
+
+def what_can_not_work_is_refused(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    os.makedirs(f"{src}/x")
+    os.makedirs(dst)
+    env = {**os.environ, "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}
+    for name in list(env):
+        if name.startswith(("OMPI_", "PMI")):
+            del env[name]
+    alone = subprocess.run([binary(make), "dcp", src, dst], env=env, capture_output=True, text=True, timeout=60)
+    assert alone.returncode == 1 and "Refused to do everything 4 times over" in alone.stderr and not os.listdir(dst), alone
+    other = f"{at}/haul-mpi.{make}"
+    with open(binary(make), "rb") as file:
+        content = file.read()
+    assert content.count(b"haul-mpi 0.1.0\n") >= 1
+    write(other, content.replace(b"haul-mpi 0.1.0\n", b"haul-mpi 0.1.9\n"))
+    os.chmod(other, 0o755)
+    text = mixed(make, [binary(make)], [other], "dcp", src, dst)
+    assert "Refused to start: rank 1 is haul-mpi 0.1.9, and this is haul-mpi 0.1.0" in text, text
+    if ROOT:
+        for folder, line in ((dst, "isn't the folder that the first node sees"), (src, "is another folder than on the first node")):
+            away = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder} && exec "$0" "$@"', binary(make)]
+            text = mixed(make, [binary(make)], away, "sync", src, dst)
+            if "unshare" in text or "mount:" in text:
+                return "a rank can't be given another file system here"
+            assert line in text, text
+    assert not os.listdir(dst), os.listdir(dst)
+
+
+def mixed(make, first, second, *words):
+    command = [*MPIRUN[make], "-n", "1", *first, *words, ":", "-n", "1", *second, *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0, ended
+    return ended.stdout + ended.stderr
+
+
+def under_slurm(make, at):
+    which = shutil.which
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    tools = [which(tool, path=path) for tool in ("munged", "slurmctld", "slurmd", "srun", "sbatch")]
+    if not all(tools) or not ROOT:
+        return "Slurm is not installed, or this isn't root"
+    munged, slurmctld, slurmd, srun, sbatch = tools
+    etc, state = f"{at}/etc", f"{at}/state"
+    os.makedirs(etc)
+    os.makedirs(state)
+    write(f"{etc}/munge.key", os.urandom(128))
+    os.chmod(f"{etc}/munge.key", 0o400)
+    socket = f"{at}/munge.socket"
+    host = os.uname().nodename.split(".")[0]
+    cores = os.cpu_count()
+    with open(f"{etc}/slurm.conf", "w") as conf:
+        conf.write(f"""ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={socket}
+CryptoType=crypto/munge
+SlurmctldPort=16817
+SlurmdPort=16818
+StateSaveLocation={state}
+SlurmdSpoolDir={state}/d
+SlurmctldPidFile={state}/ctld.pid
+SlurmdPidFile={state}/d.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=2
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:16
+""")
+    env = {**os.environ, "SLURM_CONF": f"{etc}/slurm.conf", "PATH": path}
+    log = open(f"{at}/slurm.log", "w")
+    begun = []
+    def begin(*command):
+        begun.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True))
+    try:
+        os.chmod(at, 0o755)
+        begin(munged, "-F", "--force", f"--key-file={etc}/munge.key", f"--socket={socket}", f"--pid-file={at}/munge.pid",
+              f"--log-file={at}/munge.log", f"--seed-file={at}/munge.seed")
+        wait(lambda: os.path.exists(socket))
+        begin(slurmctld, "-D", "-i")
+        begin(slurmd, "-D", "-N", host)
+        def idle():
+            told = subprocess.run(["sinfo", "-h", "-o", "%T"], env=env, capture_output=True, text=True, check=False)
+            return told.stdout.strip() in ("idle", "mixed", "allocated")
+        if not wait(idle, 30):
+            return "Slurm's daemons don't come up here: " + open(f"{at}/slurm.log").read()[-400:]
+        kinds = subprocess.run([srun, "--mpi=list"], env=env, capture_output=True, text=True, check=False)
+        kinds = kinds.stdout + kinds.stderr
+        kind = "pmix" if make == "openmpi" and "pmix" in kinds else "pmi2"
+        src, dst = f"{at}/src", f"{at}/dst"
+        tree(src, dirs=8, flat=300, big=70)
+        step = [srun, "-n", "4", "--overcommit", f"--mpi={kind}", binary(make), "dcp", "-p", "--progress", "60", src, dst]
+        ended = subprocess.run(step, env=env, capture_output=True, text=True, timeout=100, check=False)
+        text = ended.stdout + ended.stderr
+        if "Refused to do everything 4 times over" in text:
+            assert not os.path.exists(dst)
+            return f"this {make} doesn't know Slurm's {kind}: refused, as it must be"
+        assert ended.returncode == 0 and "on 4 ranks" in text, f"{ended.returncode} {text}"
+        alike(src, dst)
+        # Tasks that MPI can't count refuse, instead of each doing all.
+        ended = subprocess.run([srun, "-n", "4", "--overcommit", "--mpi=none", binary(make), "dcp", src, f"{at}/other"], env=env,
+                               capture_output=True, text=True, timeout=100, check=False)
+        assert ended.returncode != 0 and not os.path.exists(f"{at}/other"), ended
+    finally:
+        for process in reversed(begun):
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        log.close()
+
+
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as text:
+            return text.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait(event, seconds=20):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if event():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
+         a_rank_that_hangs_costs_its_leases, a_full_disk_ends_it_and_deletes_nothing, a_source_that_changes,
+         a_signal_ends_it_and_the_next_run_goes_on, what_can_not_work_is_refused, under_slurm]
+# The second MPI is asked what depends on it.
+SECOND = [copies_all_that_rsync_does, a_killed_rank_costs_no_finished_work, a_rank_that_hangs_costs_its_leases,
+          what_can_not_work_is_refused, under_slurm]
+
+
+def main():
+    failed = []
+    for number, make in enumerate(MAKES):
+        for test in TESTS if number == 0 else SECOND:
+            if ONLY and test.__name__ not in ONLY:
+                continue
+            began = time.monotonic()
+            with tempfile.TemporaryDirectory(dir=BASE, ignore_cleanup_errors=True) as at:
+                os.environ["XDG_STATE_HOME"] = f"{at}/state-home"
+                try:
+                    why = test(make, at)
+                except (AssertionError, subprocess.SubprocessError, OSError) as error:
+                    why = None
+                    failed.append(test.__name__)
+                    print(f"FAILED {make}: {test.__name__}: {type(error).__name__}: {error}")
+            took = time.monotonic() - began
+            print(f"{make}: {test.__name__.replace('_', ' ')}: {f'skipped: {why}' if why else 'done'} ({took:.1f} s)", flush=True)
+    sys.exit(bool(failed))
+
+
+main()

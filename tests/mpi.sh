@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds haul-mpi for Open MPI and for MPICH, runs its own tests and those of tests/mpi.py. What can't be installed is said.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
+crate=crates/haul-mpi
+install() { apt-get install -y -qq --no-install-recommends "$@" >/dev/null; }
+libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*/libclang*.so*' >/dev/null; }
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  missing=()
+  command -v mpicc.openmpi >/dev/null || missing+=(openmpi-bin libopenmpi-dev)
+  command -v mpicc.mpich >/dev/null || missing+=(mpich libmpich-dev)
+  libclang || missing+=(libclang-dev)
+  PATH=$PATH:/usr/sbin command -v slurmctld >/dev/null || missing+=(slurm-wlm munge)
+  PATH=$PATH:/usr/sbin command -v setfacl >/dev/null || missing+=(acl)
+  [ ${#missing[@]} = 0 ] || { apt-get update -qq && install "${missing[@]}"; } || echo "not all of ${missing[*]} could be installed"
+fi
+built=()
+for make in openmpi mpich; do
+  command -v "mpicc.$make" >/dev/null || { echo "skipped: haul-mpi on $make, which could not be installed"; continue; }
+  libclang || { echo "skipped: haul-mpi, which needs libclang to be built"; break; }
+  # Which MPI it is bound to isn't asked again otherwise.
+  cargo clean --quiet --manifest-path $crate/Cargo.toml -p mpi-sys
+  MPICC=mpicc.$make cargo build --quiet --locked --manifest-path $crate/Cargo.toml
+  cp "$CARGO_TARGET_DIR/debug/haul-mpi" "$CARGO_TARGET_DIR/haul-mpi.$make"
+  built+=("$make")
+done
+[ ${#built[@]} != 0 ] || exit 0
+cargo fmt --manifest-path $crate/Cargo.toml --check
+cargo clippy --quiet --locked --manifest-path $crate/Cargo.toml --all-targets -- -D warnings
+cargo test --quiet --locked --manifest-path $crate/Cargo.toml
+if command -v cargo-deny >/dev/null; then cargo deny --manifest-path $crate/Cargo.toml --config deny.toml check licenses bans sources; fi
+python3 tests/mpi.py "$CARGO_TARGET_DIR" "${built[@]}"
