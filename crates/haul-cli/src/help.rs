@@ -48,7 +48,10 @@ pub const GROUPS: [(&str, &[&str]); 6] = [
     ),
     ("Interrupted jobs", &["jobs", "resume"]),
     ("Versions of data", &["snapshot", "dvc"]),
-    ("Set up", &["config", "authorize", "listremotes", "obscure", "bench", "far", "completion", "help", "version"]),
+    (
+        "Set up",
+        &["config", "authorize", "listremotes", "obscure", "bench", "far", "sbatch", "completion", "help", "version"],
+    ),
 ];
 
 /// Flags that most people want with a command, of those that work with any.

@@ -46,6 +46,7 @@ pub mod resume;
 pub mod rmdir;
 pub mod rmdirs;
 pub mod rsync;
+pub mod sbatch;
 pub mod settier;
 pub mod sha1sum;
 pub mod size;
@@ -261,6 +262,13 @@ pub enum Command {
     /// Example: haul rsync -a --delete ~/photos/ /mnt/backup/photos/
     #[command(disable_help_flag = true)]
     Rsync(rsync::Args),
+    /// Write the script that runs a command as a Slurm job
+    ///
+    /// Prints it. The job asks for one task a node, is told two minutes before its time is over, and is queued again where it can be
+    /// gone on with. With several nodes, dcp becomes haul-mpi dcp, and fleet work one worker a node.
+    ///
+    /// Example: haul sbatch --nodes 4 dcp -p /scratch/run42 /project/run42 > job.sh
+    Sbatch(sbatch::Args),
     /// Change the storage class of files
     ///
     /// Of the file at REMOTE:PATH, or of the files in it that the filter selects. Files in an archive class can't be read until they
@@ -395,6 +403,7 @@ impl Command {
             Command::Rmdir(args) => rmdir::run(args, context).await,
             Command::Rmdirs(args) => rmdirs::run(args, context).await,
             Command::Rsync(args) => rsync::run(args, context).await,
+            Command::Sbatch(args) => sbatch::run(args, context).await,
             Command::Settier(args) => settier::run(args, context).await,
             Command::Sha1sum(args) => sha1sum::run(args, context).await,
             Command::Size(args) => size::run(args, context).await,

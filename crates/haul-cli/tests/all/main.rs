@@ -50,6 +50,7 @@ mod resume;
 mod rsync;
 mod s3_answers;
 mod s3_end_to_end;
+mod sbatch;
 mod servers;
 mod settier;
 mod sftp;

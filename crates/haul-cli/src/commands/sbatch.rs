@@ -1,0 +1,112 @@
+//! `sbatch`: the script that runs a command as a Slurm job. Pure text: Slurm isn't asked.
+
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+    print,
+};
+use anyhow::Result;
+use std::ffi::OsString;
+
+/// The job's size, and what it runs.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Nodes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: u32,
+    /// Cores of each node; haul uses all of them by itself
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    cores: u32,
+    /// Time limit, as Slurm reads it: 12:00:00, 2-00:00:00
+    #[arg(long, value_name = "TIME", default_value = "12:00:00")]
+    time: String,
+    /// Partition of the cluster
+    #[arg(long, value_name = "NAME")]
+    partition: Option<String>,
+    /// Account that pays
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// Memory of each node, as Slurm reads it: 8G
+    #[arg(long, value_name = "SIZE", default_value = "8G")]
+    memory: String,
+    /// A command of haul's and its arguments, without the word haul
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1..)]
+    words: Vec<OsString>,
+}
+
+/// Prints the script.
+pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
+    let words: Option<Vec<&str>> = args.words.iter().map(|word| word.to_str()).collect();
+    let words = words.ok_or_else(|| usage("names that aren't UTF-8 can't be written into a script"))?;
+    let text = script(&args, &words).map_err(usage)?;
+    print::text(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// How a command is started on so many nodes, and the exit code after which it can be gone on with.
+fn launch(nodes: u32, words: &[&str]) -> Result<(String, u8), String> {
+    let typed = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
+    match words {
+        ["fleet", "work", ..] => Ok((format!("srun haul {typed}"), 130)),
+        ["dcp", ..] if nodes > 1 => Ok((format!("srun haul-mpi {typed}"), 20)),
+        _ if nodes == 1 => Ok((format!("srun haul {typed}"), 130)),
+        [verb, ..] => Err(format!(
+            "haul {verb} runs on one node: leave --nodes out, or spread the job with haul fleet (docs/clusters.md)"
+        )),
+        [] => Err("name the command that the job runs".into()),
+    }
+}
+
+fn script(args: &Args, words: &[&str]) -> Result<String, String> {
+    let (line, again) = launch(args.nodes, words)?;
+    let mut text = String::from("#!/bin/bash\n");
+    let name = words.first().copied().unwrap_or_default();
+    text.push_str(&format!("#SBATCH --job-name=haul-{name}\n"));
+    for (option, value) in [("partition", &args.partition), ("account", &args.account)] {
+        if let Some(value) = value {
+            text.push_str(&format!("#SBATCH --{option}={value}\n"));
+        }
+    }
+    text.push_str(&format!(
+        "#SBATCH --nodes={} --ntasks-per-node=1 --cpus-per-task={}\n#SBATCH --mem={} --time={}\n",
+        args.nodes, args.cores, args.memory, args.time
+    ));
+    text.push_str(&format!(
+        "# Two minutes before its time is over haul is told, and ends so that it can go on.\n\
+         #SBATCH --signal=TERM@120 --requeue --open-mode=append\n\n\
+         # Slurm hands the number of cores to the job, not to its steps.\n\
+         export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n\
+         {line}\n\
+         code=$?\n\
+         # It was stopped: the job is queued again, and goes on.\n\
+         [ $code = {again} ] && scontrol requeue \"$SLURM_JOB_ID\"\n\
+         exit $code\n"
+    ));
+    Ok(text)
+}
+
+/// A word as bash reads it.
+fn shell(word: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=,@%+".contains(&b);
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_started_as_it_can_be() {
+        let line = |nodes, words: &[&str]| launch(nodes, words).map(|(line, _)| line);
+        assert_eq!(line(1, &["dcp", "-p", "/a", "/b c"]).unwrap(), "srun haul dcp -p /a '/b c'");
+        assert_eq!(line(4, &["dcp", "-p", "/a", "/b"]).unwrap(), "srun haul-mpi dcp -p /a /b");
+        assert_eq!(line(8, &["fleet", "work", "s3:jobs/x"]).unwrap(), "srun haul fleet work s3:jobs/x");
+        assert_eq!(
+            line(2, &["copy", "a", "b"]).unwrap_err(),
+            "haul copy runs on one node: leave --nodes out, or spread the job with haul fleet (docs/clusters.md)"
+        );
+    }
+}
