@@ -135,6 +135,40 @@ fn what_goes_from_one_to_the_next_arrives_and_is_proved() {
     }
 }
 
+/// Where two names of the source are one, the second is an error: neither replaces the other. Encrypted content under plain names is no
+/// other matter; names that are encrypted don't fold.
+#[test]
+fn of_two_names_that_are_one_the_second_is_an_error() {
+    let Clouds { lab, places, .. } = &Clouds::start();
+    write(&lab.path("src/Name"), b"the first", TIME);
+    write(&lab.path("src/d/f"), b"lower", TIME);
+    write(&lab.path("src/name"), b"the second one", TIME);
+    for place in places {
+        let folds = ["dropbox:", "onedrive:", "box:"].iter().any(|name| place.starts_with(name));
+        let there = below(place, "folds");
+        let (plain, hidden) = (there.clone(), format!(":crypt,remote='{there}-c',filename_encryption=off:"));
+        let mut tried = vec![plain];
+        let password = lab.haul(&["obscure", "of this test"]).ok().out;
+        if folds {
+            tried.push(hidden.replace("filename", &format!("password={},filename", password.trim())));
+        }
+        for to in tried {
+            let ran = lab.haul(&["copy", "@src", &to, "--retries", "1"]);
+            let listed = lab.haul(&["lsf", "-R", "--files-only", &to]).ok();
+            if !folds {
+                assert_eq!((ran.code, listed.lines().len()), (0, 3), "{to}: {}{}", ran.err, listed.out);
+                continue;
+            }
+            assert!(ran.code != 0 && ran.err.contains("ame"), "{to}: {}", ran.err);
+            let names = listed.lines();
+            let one: Vec<_> = names.iter().filter(|name| name.eq_ignore_ascii_case("name")).collect();
+            assert!(one.len() == 1 && names.contains(&"d/f"), "{to}: {}{}", listed.out, ran.err);
+            let expected = if *one[0] == "Name" { "the first" } else { "the second one" };
+            assert_eq!(lab.haul(&["cat", &below(&to, one[0])]).ok().out, expected, "{to}");
+        }
+    }
+}
+
 #[test]
 fn a_measurement_leaves_nothing_behind() {
     let Clouds { lab, places, .. } = &Clouds::start();
