@@ -3,6 +3,7 @@
 //! A frame is its length (4 bytes, big-endian: of what follows), a kind (1 byte), the number of its request (4 bytes, big-endian), and
 //! what it carries, which may be compressed (the kind says so).
 
+pub use crate::pack::MOST;
 use crate::pack::unpack;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::io::{Error, ErrorKind, Result};
@@ -13,9 +14,6 @@ const HEAD: usize = 9;
 
 /// Bit of a kind: what the frame carries is compressed.
 const PACKED: u8 = 0x80;
-
-/// A frame carries no more. The largest are listings' batches and small files as a whole; content goes in pieces of [`PIECE`].
-pub const MOST: usize = 16 << 20;
 
 /// Bytes of content in a frame: little enough that a question which comes behind a few of them doesn't wait long.
 pub const PIECE: usize = 256 << 10;

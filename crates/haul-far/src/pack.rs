@@ -1,7 +1,6 @@
 //! Compression of frames: each by itself, by zstd, where it makes them smaller. How hard is tried follows from who waits for whom: a level
 //! more while the link is what takes time, one less while compressing is.
 
-use crate::frame::MOST;
 use bytes::{BufMut as _, Bytes};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -35,6 +34,9 @@ const WINDOW: u64 = 2 << 20;
 
 /// A link that takes fewer bytes a second is slow: one processor compresses several times as much.
 const SLOW: f64 = 50e6;
+
+/// A frame carries no more. The largest are listings' batches and small files as a whole; content goes in pieces of [`PIECE`].
+pub const MOST: usize = 16 << 20;
 
 /// When frames are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

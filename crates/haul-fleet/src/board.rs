@@ -4,8 +4,8 @@
 //! and the records of shards matter; what is in `done` saves questions, and each sign belongs to its worker.
 
 use crate::{
+    outcome::Outcome,
     protocol::{Answer, Found, Lease, Meaning, Record, ShardId, Sign, WorkerId, meaning},
-    report::Outcome,
     spec::{FORMAT, Spec},
 };
 use bytes::Bytes;

@@ -9,6 +9,7 @@ pub mod board;
 pub mod create;
 pub mod cuts;
 mod grip;
+pub mod outcome;
 pub mod protocol;
 pub mod report;
 pub mod spec;

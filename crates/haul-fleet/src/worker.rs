@@ -7,8 +7,9 @@ use crate::{
     create::check_source,
     cuts::cuts,
     grip::{Grip, Signs},
+    outcome::Outcome,
     protocol::{Choice, Lease, Patience, Progress, Record, Seen, ShardId, State, WorkerId, choose, crossed, pieces},
-    report::{Outcome, Records, Summary, records, summary},
+    report::{Records, Summary, records, summary},
 };
 use futures::FutureExt;
 use haul::{

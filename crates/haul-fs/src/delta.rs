@@ -1,14 +1,14 @@
 //! Files from others: what one holds in pieces, and runs of bytes that go from the old file to the new one without passing through
 //! anybody.
 
-use super::{Local, error::fail, meta, read, upload::Reusing};
+use super::{Local, dir::Dir, error::fail, meta, read};
 use haul_core::{
     Error, ErrorKind, Key, Result, Version,
     delta::{Cut, Cutter, Recipe, Run},
 };
 use haul_store::{Part, blocks};
 use rustix::{fs::FileType, io::Errno};
-use std::{fs::File, os::unix::fs::FileExt as _};
+use std::{fs::File, os::unix::fs::FileExt as _, sync::OnceLock};
 
 /// Bytes of one plain read and write, where the kernel doesn't copy.
 const BLOCK: usize = 256 << 10;
@@ -29,6 +29,18 @@ pub(super) fn recipe(local: &Local, key: &Key, want: Option<&Version>, cut: Cut)
     let recipe = cutter.finish(entry.version);
     local.pieces.keep(&recipe);
     Ok(recipe)
+}
+
+/// What runs of another file are taken into.
+pub(super) struct Reusing<'a> {
+    pub key: &'a Key,
+    pub dir: &'a Dir,
+    pub file: &'a File,
+    /// Bytes that it will have.
+    pub size: u64,
+    pub in_place: bool,
+    /// How the two are cut, once that is known.
+    pub cut: &'a OnceLock<Cut>,
 }
 
 /// See [`haul_store::Upload::reuse`]; runs on the pool.

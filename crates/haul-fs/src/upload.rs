@@ -247,18 +247,6 @@ impl Inner {
     }
 }
 
-/// What runs of another file are taken into.
-pub(super) struct Reusing<'a> {
-    pub key: &'a Key,
-    pub dir: &'a Dir,
-    pub file: &'a File,
-    /// Bytes that it will have.
-    pub size: u64,
-    pub in_place: bool,
-    /// How the two are cut, once that is known.
-    pub cut: &'a OnceLock<Cut>,
-}
-
 /// The size that the parts make, checked against what was promised.
 fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
     let sizes: BTreeMap<u64, u64> = parts.iter().map(|p| (p.index, p.size)).collect();
@@ -292,7 +280,7 @@ impl Upload for FileWrite {
             }
             let Place { dir, file, temp, .. } = &inner.place;
             let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
-            let to = Reusing { key: &inner.key, dir, file, size, in_place, cut: &inner.reused };
+            let to = delta::Reusing { key: &inner.key, dir, file, size, in_place, cut: &inner.reused };
             delta::reuse(&to, &version, &runs)
         }))
     }

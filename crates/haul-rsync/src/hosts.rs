@@ -6,6 +6,7 @@ use super::{
     exit::{self, Refusal},
     opening,
     options::Options,
+    typed::check_daemon,
 };
 use haul_core::{Error, ErrorKind, Key, Retry};
 use std::{
@@ -51,18 +52,6 @@ pub async fn reach(options: Options, ctx: &Context<'_>) -> Result<Options, Refus
         paths.push(OsString::from_vec([reached[&there].as_bytes(), typed.below_home()].concat()));
     }
     Ok(Options { paths, ..options })
-}
-
-/// Errors: what was typed is a daemon's.
-pub fn check_daemon(word: &OsStr) -> Result<(), Refusal> {
-    let bytes = word.as_bytes();
-    let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
-    let backend = bytes.starts_with(b":");
-    if bytes.starts_with(b"rsync://") || !backend && before_slash.windows(2).any(|two| two == b"::") {
-        let line = "rsync daemons aren't supported: name the host as HOST:PATH, which goes by ssh, or use rsync";
-        return Err((exit::UNSUPPORTED, format!("{}: {line}", word.display())));
-    }
-    Ok(())
 }
 
 /// A host with a path; `None` for a path here, and for what only haul knows: `:type:path`, `name,option=value:path`.

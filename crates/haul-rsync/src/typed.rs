@@ -1,15 +1,24 @@
 //! Sources, destinations and folders as they are typed: the remote before the path, and what the path's letters say.
 
-use super::{
-    exit::{self, Refusal},
-    hosts::check_daemon,
-};
+use super::exit::{self, Refusal};
 use haul_remotes::{Place, Spec};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::Path,
 };
+
+/// Errors: what was typed is a daemon's.
+pub fn check_daemon(word: &OsStr) -> Result<(), Refusal> {
+    let bytes = word.as_bytes();
+    let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
+    let backend = bytes.starts_with(b":");
+    if bytes.starts_with(b"rsync://") || !backend && before_slash.windows(2).any(|two| two == b"::") {
+        let line = "rsync daemons aren't supported: name the host as HOST:PATH, which goes by ssh, or use rsync";
+        return Err((exit::UNSUPPORTED, format!("{}: {line}", word.display())));
+    }
+    Ok(())
+}
 
 /// What was typed, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]

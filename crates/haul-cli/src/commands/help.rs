@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_word_finds_flags_of_single_commands_too() {
         let text = flags("xattrs").unwrap().to_string();
-        assert!(text.starts_with("Only with copy, copyto, move, moveto, sync:\n"), "{text}");
+        assert!(text.starts_with("Only with copy, copyto, fleet create, move, moveto, sync:\n"), "{text}");
         assert!(text.contains("-X, --xattrs"), "{text}");
         assert!(flags("bwlimit").unwrap().to_string().starts_with("Network:\n"));
         assert!(flags("no-such-word").is_none());

@@ -148,10 +148,11 @@ fn a_far_end_that_is_killed_is_reached_again() {
     let pids = lab.path("pids");
     let config = format!("[far]\ntype = far\ncommand = echo $$ >> {}; exec {HAUL} far\n", pids.display());
     fs::write(lab.config(), config).expect("config");
-    for n in 0..60u64 {
-        write(&lab.path(&format!("there/{n}")), &noise(n, 50_000), TIME);
+    // More than may be on its way at once.
+    for n in 0..400u64 {
+        write(&lab.path(&format!("there/{n}")), &noise(n, 100_000), TIME);
     }
-    let copy = lab.start(&["copy", &far(&lab, "there"), "@back", "--bwlimit", "1M"]);
+    let copy = lab.start(&["copy", &far(&lab, "there"), "@back", "--bwlimit", "8M"]);
     let came = || fs::read_dir(lab.path("back")).map_or(0, Iterator::count);
     assert!(until(|| came() > 10), "files arrive");
     let started = || fs::read_to_string(&pids).expect("pids").lines().map(str::to_owned).collect::<Vec<_>>();

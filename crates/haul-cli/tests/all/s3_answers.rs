@@ -57,7 +57,7 @@ fn a_role_is_assumed_with_an_external_id() {
             let head = String::from_utf8_lossy(&head).into_owned();
             let body = match head.contains("AssumeRole") {
                 true => {
-                    "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>KEY</AccessKeyId>\
+                    "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId>\
                      <SecretAccessKey>SECRET</SecretAccessKey><SessionToken>TOKEN</SessionToken>\
                      <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
                 }
@@ -69,7 +69,7 @@ fn a_role_is_assumed_with_an_external_id() {
         }
     });
     let section = format!(
-        "[r]\ntype = s3\nprovider = AWS\nendpoint = http://{address}\naccess_key_id = a\nsecret_access_key = b\n\
+        "[r]\ntype = s3\nprovider = AWS\nendpoint = http://{address}\naccess_key_id = AKIAIOSFODNN7EXAMPLE\nsecret_access_key = b\n\
          role_arn = arn:aws:iam::123456789012:role/reader\nrole_external_id = who-else\nrole_session_name = nightly\n"
     );
     fs::write(lab.config(), section).unwrap();

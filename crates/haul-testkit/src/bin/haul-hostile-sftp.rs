@@ -1,4 +1,5 @@
-//! An SFTP server that lies: `haul-hostile-sftp HOW`, over standard input and output. What comes behind HOW is ignored.
+//! An SFTP server that lies: `haul-hostile-sftp HOW`, over standard input and output, whatever host is named behind HOW. Asked for a
+//! command instead of the subsystem, it says that there is none.
 //!
 //! `name=X` lists a file of that name; `size` says that a file of seven bytes has a
 //! thousand; `endless` lists the same names without an end; `garbage` answers with bytes that are no frame; `huge` announces a frame
@@ -8,6 +9,7 @@
 use std::{
     env,
     io::{self, Read, Write, stdin, stdout},
+    process::ExitCode,
 };
 
 const FILE: u32 = 0o100_644;
@@ -38,7 +40,14 @@ fn status(id: u32, code: u32) -> io::Result<()> {
     send(101, id, &[&code.to_be_bytes()[..], &string(b""), &string(b"")].concat())
 }
 
-fn main() -> io::Result<()> {
+fn main() -> ExitCode {
+    match env::args().next_back().is_some_and(|last| last == "sftp") {
+        true => serve().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        false => ExitCode::from(127),
+    }
+}
+
+fn serve() -> io::Result<()> {
     let how = env::args().nth(1).unwrap_or_default();
     let (mut input, mut listed) = (stdin().lock(), false);
     loop {

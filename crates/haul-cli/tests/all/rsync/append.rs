@@ -80,8 +80,7 @@ fn a_remote_that_cannot_be_added_to_gets_the_whole_and_a_line_says_so() {
     lab.haul(&["rsync", "-rt", "@s/", "r:b"]).ok();
     write(&lab.path("s/f"), b"one two", 2_000_000_000);
     let ran = lab.haul(&["rsync", "-rt", "--append", "@s/", "r:b"]).ok();
-    let line =
-        "haul rsync: --append: only files on this machine can be added to; what is longer at the source goes whole";
+    let line = "haul rsync: --append: only files on disks can be added to; what is longer at the source goes whole";
     assert!(ran.err.lines().any(|told| told == line), "{}", ran.err);
     assert_eq!(lab.haul(&["cat", "r:b/f"]).ok().out, "one two");
 }

@@ -1,0 +1,70 @@
+//! What was done in a part of a job, as its record keeps it.
+
+use haul::Report;
+use haul_core::Error;
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+/// Errors of a shard that are kept in full.
+const KEPT: usize = 20;
+
+/// What was done in a part of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// Files compared.
+    pub checks: u64,
+    /// Files transferred, whole and verified.
+    pub transfers: u64,
+    /// Bytes of those.
+    pub bytes: u64,
+    /// Files deleted at the destination.
+    pub deletes: u64,
+    /// Directories deleted there.
+    pub dirs_deleted: u64,
+    /// Directories created.
+    pub dirs_made: u64,
+    /// Files left as they were.
+    pub unchanged: u64,
+    /// Files at the destination that could not be proved absent from the source, and so were left.
+    pub protected: u64,
+    /// All errors.
+    pub error_count: u64,
+    /// The first of them, each in one line.
+    pub errors: Vec<String>,
+}
+
+impl Outcome {
+    /// What a run over a part came to; `line` puts an error in words.
+    pub fn of(report: &Report, line: impl Fn(&Error) -> String) -> Outcome {
+        let totals = &report.totals;
+        Outcome {
+            checks: totals.checks,
+            transfers: totals.transfers,
+            bytes: totals.bytes,
+            deletes: totals.deletes,
+            dirs_deleted: totals.dirs_deleted,
+            dirs_made: totals.dirs_made,
+            unchanged: totals.unchanged,
+            protected: totals.protected,
+            error_count: report.error_count,
+            errors: report.errors.iter().take(KEPT).map(|error| line(error)).collect(),
+        }
+    }
+}
+
+impl AddAssign for Outcome {
+    fn add_assign(&mut self, other: Outcome) {
+        self.checks += other.checks;
+        self.transfers += other.transfers;
+        self.bytes += other.bytes;
+        self.deletes += other.deletes;
+        self.dirs_deleted += other.dirs_deleted;
+        self.dirs_made += other.dirs_made;
+        self.unchanged += other.unchanged;
+        self.protected += other.protected;
+        self.error_count += other.error_count;
+        let room = KEPT.saturating_sub(self.errors.len());
+        self.errors.extend(other.errors.into_iter().take(room));
+    }
+}
