@@ -273,7 +273,8 @@ async fn a_cancelled_job_stops_its_workers() {
 
 #[tokio::test]
 async fn cuts_balance_names_of_many_kinds() {
-    let kinds: [(&str, fn(usize) -> String); 4] = [
+    type Name = fn(usize) -> String;
+    let kinds: [(&str, Name); 4] = [
         ("counters", |n| format!("archive/2026/object-{n:08}.bin")),
         ("directories", |n| format!("{}/{}/{n}", ["alpha", "beta", "gamma", "delta"][n % 4], n % 37)),
         ("hashes", |n| format!("{:016x}", (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))),
