@@ -115,8 +115,9 @@ impl Filter {
     /// transferred, nor are they deleted for it.
     pub fn first_match(selection: Selection, min_size: Option<u64>, max_size: Option<u64>) -> Filter {
         let limits = Limits::HoldBack;
-        let spec = FilterSpec { rules: selection.texts(), limits, min_size, max_size, ..FilterSpec::default() };
         let selection = (!selection.is_all()).then(|| Arc::new(selection));
+        let rules = selection.iter().flat_map(|selection| selection.texts()).collect();
+        let spec = FilterSpec { rules, limits, min_size, max_size, ..FilterSpec::default() };
         Filter { spec, selection, ..Filter::default() }
     }
 

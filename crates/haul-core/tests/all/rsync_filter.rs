@@ -265,6 +265,9 @@ fn rules_that_no_directory_adds_to_cross_a_wire() {
             }
         }
     }
+    let none = Selection::new(compiled(&[], false, &[]).unwrap(), None, Vec::new());
+    let sizes = Filter::first_match(none, None, Some(20_000));
+    assert_eq!(wants(&crossed(&sizes), "a"), wants(&sizes, "a"), "no rules, but a limit of size");
     let per_dir = filter(&[": .rules"], None, "");
     assert!(!per_dir.is_portable() && serde_json::to_string(&Asked { filter: Some(Arc::new(per_dir)) }).is_err());
 }

@@ -112,7 +112,7 @@ fn there_and_back_it_is_as_with_rsync() {
         &["-rlt", "--stats", "--delete-excluded", "--exclude=*.o"],
         &["-rltin", "--delete"],
         &["-rlti", "--existing", "-u"],
-        &["-rlci", "--max-size=20K"],
+        &["-rltci", "--max-size=20K"],
         &["-rltiz", "--bwlimit=100M", "--delete-after"],
     ]
     .into_iter()
