@@ -114,6 +114,8 @@ impl Look<'_> {
                             self.whole = false;
                             self.done.problems.push(self.shared.problem(self.root, key.as_bytes(), error));
                         }
+                        // It may have another name now, which the listing passed by already: nothing is proved to be missing.
+                        self.whole &= !matches!(listed, Listed::Vanished(_));
                         if let Err(error) = join.push(side, listed) {
                             let line = format!("{}: {error}", self.shared.path(self.root, key.as_bytes()));
                             self.done.problems.push(crate::work::Problem { line, full: false, vanished: false });

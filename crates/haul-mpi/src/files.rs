@@ -6,7 +6,7 @@ use crate::{
     work::{Done, Item, Raw, Task, Verb},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Mtime};
-use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Progress, Stored};
+use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Stored, Watch};
 use std::{
     sync::{
         Arc,
@@ -95,16 +95,16 @@ fn copy_item(shared: &Shared, sides: &Sides, item: &Item) -> CopyItem {
     let key = item.key();
     let how = if item.kind == Kind::Special { CopyHow::Special } else { CopyHow::Copy };
     let (to, want) = (sides.to(&key), item.version(sides.device));
-    CopyItem { from: key, want, size: item.size, to, spec: shared.spec(), how, log: None }
+    CopyItem { from: key, want, size: item.size, to, spec: shared.spec(), how }
 }
 
 async fn send(shared: &Arc<Shared>, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<Stored, Error>> {
     let (moved, counted) = (shared.moved.clone(), Arc::new(AtomicU64::new(0)));
-    let progress = Progress(Arc::new(move |_, bytes| {
+    let watch = Watch::new(move |_, bytes| {
         counted.fetch_add(bytes, Ordering::Relaxed);
         moved.fetch_add(bytes, Ordering::Relaxed);
-    }));
-    let batch = CopyBatch { from: sides.place(), items, progress: Some(progress), links: shared.links() };
+    });
+    let batch = CopyBatch { from: sides.place(), items, links: shared.links() };
     let count = batch.items.len();
     let trusted = async {
         while shared.is_trusted() {
@@ -114,7 +114,7 @@ async fn send(shared: &Arc<Shared>, sides: &Sides, items: Vec<CopyItem>) -> Vec<
     // What is dropped is left as it was; others have it by now.
     tokio::select! {
         biased;
-        answers = sides.dst.copy(batch) => answers,
+        answers = sides.dst.copy(batch, watch) => answers,
         () = trusted => (0..count).map(|_| Err(Error::new(ErrorKind::Cancelled, "copy", "was given to others"))).collect(),
     }
 }
@@ -184,15 +184,12 @@ pub async fn link(shared: &Arc<Shared>, root: u16, names: &[(u32, Raw, Item)]) -
         }
         let spec = haul_store::WriteSpec::default();
         let how = CopyHow::Link;
-        batch.push((
-            number as u32,
-            CopyItem { from: first, want: None, size: item.size, to: name, spec, how, log: None },
-        ));
+        batch.push((number as u32, CopyItem { from: first, want: None, size: item.size, to: name, spec, how }));
     }
     let (numbers, items): (Vec<u32>, Vec<CopyItem>) = batch.into_iter().unzip();
     let links = Default::default();
-    let batch = CopyBatch { from: sides.own_place(), items, progress: None, links };
-    for (number, answer) in numbers.into_iter().zip(sides.dst.copy(batch).await) {
+    let batch = CopyBatch { from: sides.own_place(), items, links };
+    for (number, answer) in numbers.into_iter().zip(sides.dst.copy(batch, Watch::default()).await) {
         let (_, _, item) = &names[number as usize];
         match answer {
             Ok(_) => {

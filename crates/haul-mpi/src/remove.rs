@@ -33,7 +33,7 @@ pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key) -> Don
             // It made way already for something else of its name.
             Listed::Failed { error, .. } if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
             Listed::Failed { error, .. } => done.problems.push(shared.problem(root, key.as_bytes(), &error)),
-            Listed::End => {}
+            Listed::Vanished(_) | Listed::End => {}
         }
         if found.dirs.len() >= NAMES {
             found.last = found.dirs.last().map(|(key, _)| key.clone()).unwrap_or_default();
@@ -99,7 +99,7 @@ pub async fn tree(sides: &Sides, dir: &Key) -> Result<()> {
         match listed {
             Listed::Batch(entries) => keys.extend(entries.into_iter().map(|entry| entry.key)),
             Listed::Failed { error, .. } => return Err(error),
-            Listed::End => {}
+            Listed::Vanished(_) | Listed::End => {}
         }
     }
     let (mut dirs, files): (Vec<Key>, Vec<Key>) = keys.into_iter().partition(Key::is_dir);
