@@ -43,8 +43,6 @@ pub struct Context {
     pub asked_to_stop: Cancel,
     /// Limits requests a second.
     pub gate: Arc<Gate>,
-    /// Opens what must not wait in line behind the data: without limits, and with lanes of its own.
-    apart: Arc<Session>,
     /// The sink of every job: display, log lines, summary.
     pub progress: Arc<Progress>,
     /// The terminal.
@@ -63,24 +61,8 @@ impl Context {
         let settings = Settings { layers: layers(&flags, &cancel), ..settings(&flags, stores)? };
         let (meters, gate, asked_to_stop) = (settings.meters.clone(), settings.net.gate.clone(), cancel.clone());
         let progress = Progress::start(&flags, screen.clone(), meters.clone(), settings.net.roads.clone());
-        let net = Net { gate: Arc::new(Gate::open()), roads: Arc::default(), ..settings.net.clone() };
-        let layers = LayerSettings { rate: None, ..settings.layers.clone() };
-        let apart = Arc::new(Session::new(Settings { net, layers, ..settings.clone() }));
         let (session, hashes, resumes) = (Session::new(settings), Arc::default(), false);
-        Ok(Context {
-            flags,
-            session,
-            meters,
-            cancel,
-            asked_to_stop,
-            gate,
-            apart,
-            progress,
-            screen,
-            line,
-            resumes,
-            hashes,
-        })
+        Ok(Context { flags, session, meters, cancel, asked_to_stop, gate, progress, screen, line, resumes, hashes })
     }
 
     /// The surroundings of another command line, to open what it opens; display, counters and limits stay these.
@@ -88,21 +70,8 @@ impl Context {
         let session = self.session.beside(settings(&flags, stores)?);
         let (meters, cancel, progress) = (self.meters.clone(), self.cancel.clone(), self.progress.clone());
         let (screen, hashes, resumes) = (self.screen.clone(), self.hashes.clone(), false);
-        let (gate, apart, asked_to_stop) = (self.gate.clone(), self.apart.clone(), self.asked_to_stop.clone());
-        Ok(Context {
-            flags,
-            session,
-            meters,
-            cancel,
-            asked_to_stop,
-            gate,
-            apart,
-            progress,
-            screen,
-            line,
-            resumes,
-            hashes,
-        })
+        let (gate, asked_to_stop) = (self.gate.clone(), self.asked_to_stop.clone());
+        Ok(Context { flags, session, meters, cancel, asked_to_stop, gate, progress, screen, line, resumes, hashes })
     }
 
     /// The folder for journals; `None` when there is none to keep them in.
@@ -167,7 +136,7 @@ impl Context {
 
     /// Opens what must not wait in line behind the data that is transferred.
     pub fn open_apart(&self, typed: &OsStr) -> Result<Arc<dyn Store>> {
-        Ok(self.apart.open(typed, &self.open_options())?)
+        Ok(self.session.apart().open(typed, &self.open_options())?)
     }
 
     /// Opens what another program's configuration names, as if it were typed so.

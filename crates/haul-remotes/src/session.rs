@@ -12,7 +12,7 @@ use crate::{
 };
 use haul_core::Key;
 use haul_store::{
-    Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, Shared, Store,
+    Gate, Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, Shared, Store,
     layers::{LayerSettings, rate::Rate, stack, with_links},
 };
 use std::{
@@ -87,6 +87,13 @@ impl Session {
     pub fn new(settings: Settings) -> Session {
         let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
         Session { settings, rate, config: OnceLock::new(), shared: Shared::default() }
+    }
+
+    /// A session for what must not wait in line behind the data of this one: without its limits, and with lanes of its own.
+    pub fn apart(&self) -> Session {
+        let net = Net { gate: Arc::new(Gate::open()), roads: Arc::default(), ..self.settings.net.clone() };
+        let layers = LayerSettings { rate: None, ..self.settings.layers.clone() };
+        Session::new(Settings { net, layers, ..self.settings.clone() })
     }
 
     /// Another configuration, with flags, time limits and certificates of its own, under the limits of this session: its
