@@ -88,6 +88,18 @@ pub fn size_text(bytes: u64) -> String {
     format!("{number} {unit}B")
 }
 
+/// Bytes in units of 1024, always with three decimals, as mpiFileUtils prints sizes and rates: `0.000 B`, `1.500 KiB`.
+pub fn size_decimal(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            return format!("{value:.3} {unit}");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.3} PiB")
+}
+
 /// A size as listings print it under `--human-readable`, and as flags show it: `512`, `1.500Ki`.
 pub fn size_short(bytes: u64) -> String {
     let (number, unit) = scaled(bytes);

@@ -2,7 +2,7 @@
 //! copy; the words are dcp's.
 
 use anyhow::Result;
-use haul_core::text::nearest;
+use haul_core::{text::nearest, units::size_decimal};
 use haul_rsync::{Context, Reporting, Request, Stats};
 use haul_terminal::{
     one_line, print,
@@ -343,8 +343,13 @@ fn listed_path(line: &[u8]) -> &[u8] {
 fn progress(stats: &Stats, took: Duration) -> String {
     let secs = took.as_secs_f64();
     let share = stats.moved * 100 / stats.transferred_bytes.max(1);
-    let rate = amount(stats.moved as f64 / secs.max(0.001));
-    format!("[{}] Copied {} ({}%) in {secs:.3} secs ({rate}/s)", now(), amount(stats.moved as f64), share.min(100))
+    let rate = size_decimal(stats.moved as f64 / secs.max(0.001));
+    format!(
+        "[{}] Copied {} ({}%) in {secs:.3} secs ({rate}/s)",
+        now(),
+        size_decimal(stats.moved as f64),
+        share.min(100)
+    )
 }
 
 fn now() -> String {
@@ -365,22 +370,10 @@ fn summary(stats: &Stats, took: Duration, began: &Zoned) -> String {
         format!("  Directories: {}", stats.files.dirs),
         format!("  Files: {}", stats.files.files),
         format!("  Links: {}", stats.files.links),
-        format!("Data: {} ({bytes} bytes)", amount(bytes as f64)),
-        format!("Rate: {}/s ({bytes} bytes in {secs:.3} seconds)", amount(bytes as f64 / secs.max(0.001))),
+        format!("Data: {} ({bytes} bytes)", size_decimal(bytes as f64)),
+        format!("Rate: {}/s ({bytes} bytes in {secs:.3} seconds)", size_decimal(bytes as f64 / secs.max(0.001))),
     ];
     lines.map(|line| format!("[{}] {line}", now())).join("\n")
-}
-
-/// Bytes in units of 1024, with three decimals.
-fn amount(bytes: f64) -> String {
-    let mut value = bytes;
-    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
-        if value < 1024.0 {
-            return format!("{value:.3} {unit}");
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.3} PiB")
 }
 
 fn help() -> String {
@@ -445,6 +438,6 @@ mod tests {
 
     #[test]
     fn amounts_have_dcps_decimals() {
-        assert_eq!((amount(10.0), amount(1536.0)), ("10.000 B".into(), "1.500 KiB".into()));
+        assert_eq!((size_decimal(10.0), size_decimal(1536.0)), ("10.000 B".into(), "1.500 KiB".into()));
     }
 }

@@ -4,23 +4,12 @@ use crate::{
     coordinator::Coordinator,
     work::{Job, Verb},
 };
+use haul_core::units::size_decimal;
 use jiff::Zoned;
 use std::time::Duration;
 
 fn now() -> String {
     Zoned::now().strftime("%Y-%m-%dT%H:%M:%S").to_string()
-}
-
-/// Bytes in units of 1024, with three decimals.
-fn amount(bytes: f64) -> String {
-    let mut value = bytes;
-    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
-        if value < 1024.0 {
-            return format!("{value:.3} {unit}");
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.3} PiB")
 }
 
 /// A line of progress.
@@ -29,7 +18,7 @@ pub fn progress(job: &Job, state: &Coordinator, moved: u64, took: Duration, rank
     let (files, bytes) = state.seen;
     let totals = &state.totals;
     let done = totals.files + totals.links + totals.names + totals.same;
-    let rate = amount(moved as f64 / secs.max(0.001));
+    let rate = size_decimal(moved as f64 / secs.max(0.001));
     let what = match job.verb {
         Verb::Delete => {
             return format!("[{}] Removed {} items in {secs:.3} secs on {ranks} ranks", now(), totals.deleted);
@@ -41,7 +30,7 @@ pub fn progress(job: &Job, state: &Coordinator, moved: u64, took: Duration, rank
     format!(
         "[{}] {what} {} ({share}%) in {secs:.3} secs ({rate}/s), {done} of {files} files found so far, {ranks} ranks",
         now(),
-        amount(moved as f64)
+        size_decimal(moved as f64)
     )
 }
 
@@ -51,7 +40,7 @@ pub fn summary(job: &Job, state: &Coordinator, took: Duration, began: &Zoned, ra
     let totals = &state.totals;
     let items = totals.dirs + totals.files + totals.links + totals.names + totals.same;
     let day = |at: &Zoned| at.strftime("%b-%d-%Y,%H:%M:%S").to_string();
-    let rate = amount(totals.bytes as f64 / secs.max(0.001));
+    let rate = size_decimal(totals.bytes as f64 / secs.max(0.001));
     let mut lines = vec![
         format!("Started: {}", day(began)),
         format!("Completed: {}", day(&Zoned::now())),
@@ -88,7 +77,7 @@ pub fn summary(job: &Job, state: &Coordinator, took: Duration, began: &Zoned, ra
             if totals.unkept > 0 {
                 lines.push(format!("  Of which not all attributes could be kept: {}", totals.unkept));
             }
-            lines.push(format!("Data: {} ({} bytes)", amount(totals.bytes as f64), totals.bytes));
+            lines.push(format!("Data: {} ({} bytes)", size_decimal(totals.bytes as f64), totals.bytes));
             lines.push(format!("Rate: {rate}/s ({} bytes in {secs:.3} seconds)", totals.bytes));
         }
     }
