@@ -11,14 +11,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-#[test]
-fn haul_and_rclone_read_what_the_other_wrote() {
-    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
-    let section = format!(
+/// A remote `g` as rclone has it, without what only haul knows.
+fn rclones(sim: &DriveSim) -> String {
+    format!(
         "[g]\ntype = drive\nclient_id = x\nclient_secret = y\ntoken = {}\ntoken_url = {}/token\nscope = drive\n",
         sim.token(),
         sim.endpoint()
-    );
+    )
+}
+
+#[test]
+fn haul_and_rclone_read_what_the_other_wrote() {
+    let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
+    let section = rclones(&sim);
     fs::write(lab.config(), &section).expect("written");
     let up = lab.path("up");
     fs::create_dir_all(up.join("d/e")).expect("folders");
@@ -61,11 +66,7 @@ fn haul_and_rclone_read_what_the_other_wrote() {
 #[test]
 fn duplicates_go_as_rclone_lets_them_go() {
     let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
-    let section = format!(
-        "[g]\ntype = drive\nclient_id = x\nclient_secret = y\ntoken = {}\ntoken_url = {}/token\nscope = drive\n",
-        sim.token(),
-        sim.endpoint()
-    );
+    let section = rclones(&sim);
     fs::write(lab.config(), &section).expect("written");
     let endpoint = sim.endpoint();
     let haul = |args: &[&str]| lab.haul(&[args, &["--drive-endpoint", &endpoint]].concat());
@@ -221,11 +222,7 @@ fn a_large_upload_that_is_killed_goes_on() {
 fn documents_come_as_files_of_the_chosen_formats() {
     const WORD: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
     let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(Settings::default()));
-    let section = format!(
-        "[g]\ntype = drive\nclient_id = x\nclient_secret = y\ntoken = {}\ntoken_url = {}/token\nscope = drive\n",
-        sim.token(),
-        sim.endpoint()
-    );
+    let section = rclones(&sim);
     fs::write(lab.config(), section).expect("written");
     let folder = sim.add_folder("root", "texts");
     sim.add_document_of(&folder, "plan", &[(WORD, b"a plan"), ("application/pdf", b"a plan, printed")]);
