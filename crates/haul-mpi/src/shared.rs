@@ -79,18 +79,7 @@ pub struct Shared {
 /// Errors: it isn't one.
 pub fn open(path: &[u8], follow: bool) -> Result<Arc<dyn Store>> {
     let links = if follow { Links::Follow } else { Links::Keep };
-    (LOCAL.open)(OpenRequest {
-        remote: String::new(),
-        path: path.to_vec(),
-        options: Default::default(),
-        net: Default::default(),
-        meters: Default::default(),
-        links,
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    })
+    (LOCAL.open)(OpenRequest { path: path.to_vec(), links, ..OpenRequest::default() })
 }
 
 /// What is kept by a job. Without `--preserve` what is new has the source's permissions as far as the umask allows.

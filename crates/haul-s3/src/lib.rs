@@ -308,17 +308,6 @@ mod tests {
         if !options.contains_key("provider") {
             options.entry("endpoint".into()).or_insert("http://127.0.0.1:1".into());
         }
-        OpenRequest {
-            remote: "r".into(),
-            path: path.into(),
-            options,
-            net: Default::default(),
-            meters: Default::default(),
-            links: Default::default(),
-            own_links: false,
-            wrapped: Default::default(),
-            section: None,
-            shared: Default::default(),
-        }
+        OpenRequest { remote: "r".into(), path: path.into(), options, ..OpenRequest::default() }
     }
 }

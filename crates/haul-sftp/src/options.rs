@@ -88,15 +88,8 @@ mod tests {
         let options = [("host", "h"), ("chunk_size", "32k"), ("skip_links", "true")];
         let config = read(&OpenRequest {
             remote: "r".into(),
-            path: Vec::new(),
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            net: Default::default(),
-            meters: Default::default(),
-            links: Default::default(),
-            own_links: false,
-            wrapped: Default::default(),
-            section: None,
-            shared: Default::default(),
+            ..OpenRequest::default()
         })
         .unwrap();
         assert_eq!((config.chunk, config.connections, config.set_times), (Some(32 << 10), None, true));

@@ -224,15 +224,8 @@ mod tests {
     fn at(options: &[(&str, &str)]) -> Result<Target> {
         target(&OpenRequest {
             remote: "r".into(),
-            path: Vec::new(),
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            net: Default::default(),
-            meters: Default::default(),
-            links: Default::default(),
-            own_links: false,
-            wrapped: Default::default(),
-            section: None,
-            shared: Default::default(),
+            ..OpenRequest::default()
         })
     }
 

@@ -61,8 +61,8 @@ pub enum OptionKind {
     Remote,
 }
 
-/// What a store needs to be opened.
-#[derive(Clone)]
+/// What a store needs to be opened. The default is that of a store by itself, outside of any session.
+#[derive(Clone, Default)]
 pub struct OpenRequest {
     /// Name of the remote, for the locator: `minio`; empty for a plain local path.
     pub remote: String,

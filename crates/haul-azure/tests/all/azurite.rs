@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Key, Listed, Mtime, Version, hash::hash_bytes, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Store, Upload, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, OpenRequest, Part, Payload, Store, Upload, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks::Always},
@@ -40,13 +40,8 @@ pub fn open_counted(path: &str, more: &[(&str, &str)]) -> (Arc<dyn Store>, Arc<M
         remote: "az".into(),
         path: path.into(),
         options,
-        net: Net::default(),
         meters: meters.clone(),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     };
     ((haul_azure::KIND.open)(request).expect("opened"), meters)
 }

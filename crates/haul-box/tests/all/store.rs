@@ -4,8 +4,8 @@ use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent, Space, Store,
-    Stored, Upload, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Part, Payload, Sent, Space, Store, Stored, Upload,
+    WriteSpec,
 };
 use haul_testkit::{
     boxsim::{BoxSim, Fault, Settings},
@@ -38,18 +38,7 @@ fn try_open(sim: &BoxSim, path: &str, more: &[(&str, &str)]) -> haul_core::Resul
         ("token_url", &token_url),
     ];
     let options = base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let request = OpenRequest {
-        remote: "b".into(),
-        path: path.into(),
-        options,
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    };
+    let request = OpenRequest { remote: "b".into(), path: path.into(), options, ..OpenRequest::default() };
     (haul_box::KIND.open)(request)
 }
 

@@ -32,18 +32,7 @@ fn on(inner: Arc<dyn Store>, path: &str, options: &[(&str, &str)]) -> Arc<dyn St
 }
 
 fn disk(path: &std::path::Path) -> Arc<dyn Store> {
-    let request = OpenRequest {
-        remote: String::new(),
-        path: path.as_os_str().as_bytes().to_vec(),
-        options: Default::default(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    };
+    let request = OpenRequest { path: path.as_os_str().as_bytes().to_vec(), ..OpenRequest::default() };
     (haul_fs::KIND.open)(request).expect("opened")
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Entry, ErrorKind, Key, Listed};
 use haul_store::{
-    Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Payload, Sent, Store, WriteSpec,
+    Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Payload, Sent, Store, WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks},
@@ -34,18 +34,7 @@ fn open_with(sim: &DriveSim, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store
         ("upload_cutoff", "256Ki"),
     ];
     let options = base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let request = OpenRequest {
-        remote: "g".into(),
-        path: path.into(),
-        options,
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    };
+    let request = OpenRequest { remote: "g".into(), path: path.into(), options, ..OpenRequest::default() };
     (haul_drive::KIND.open)(request).expect("opened")
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{ErrorKind, Key, Listed, Mtime, Retry, plan::Replace};
-use haul_store::{Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent, Store, Stored, Upload, WriteSpec};
+use haul_store::{Late, ListRequest, OpenRequest, Part, Payload, Sent, Store, Stored, Upload, WriteSpec};
 use haul_testkit::{
     conformance::{self, Breaks::Always},
     dropboxsim::{Dropbox, Fault, Settings},
@@ -22,18 +22,7 @@ pub fn open(service: &Dropbox, path: &str, more: &[(&str, &str)]) -> Arc<dyn Sto
     let token_url = format!("{endpoint}/oauth2/token");
     let base = [("endpoint", &*endpoint), ("token", &token), ("client_id", "me"), ("token_url", &token_url)];
     let options = base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let request = OpenRequest {
-        remote: "d".into(),
-        path: path.into(),
-        options,
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    };
+    let request = OpenRequest { remote: "d".into(), path: path.into(), options, ..OpenRequest::default() };
     (haul_dropbox::KIND.open)(request).expect("opened")
 }
 

@@ -40,18 +40,7 @@ pub fn settings() -> Settings {
 }
 
 pub fn request(path: &[u8]) -> OpenRequest {
-    OpenRequest {
-        remote: "far".into(),
-        path: path.to_vec(),
-        options: Default::default(),
-        net: Default::default(),
-        meters: Default::default(),
-        links: Links::Keep,
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    }
+    OpenRequest { remote: "far".into(), path: path.to_vec(), links: Links::Keep, ..OpenRequest::default() }
 }
 
 /// A store on a folder, through both ends.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, Key, Listed, Mtime, hash::hash_bytes};
-use haul_store::{Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent, Store, Upload, WriteSpec};
+use haul_store::{Late, ListRequest, OpenRequest, Part, Payload, Sent, Store, Upload, WriteSpec};
 use haul_testkit::{
     conformance::{self, Breaks, Breaks::Always},
     front::Front,
@@ -25,18 +25,7 @@ const PIECE: usize = 256 << 10;
 pub fn open_at(endpoint: &str, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
     let base = [("endpoint", endpoint), ("anonymous", "true"), ("chunk_size", "256Ki"), ("project_number", "1")];
     let options = base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let request = OpenRequest {
-        remote: "g".into(),
-        path: path.into(),
-        options,
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    };
+    let request = OpenRequest { remote: "g".into(), path: path.into(), options, ..OpenRequest::default() };
     (haul_gcs::KIND.open)(request).expect("opened")
 }
 

@@ -2,7 +2,7 @@
 
 use futures::StreamExt;
 use haul_core::{ErrorKind, Key, Listed};
-use haul_store::{ListRequest, Meters, Net, OpenRequest, Store};
+use haul_store::{ListRequest, OpenRequest, Store};
 use haul_testkit::{
     conformance::collect,
     web_servers::{Make, WebServer},
@@ -20,18 +20,7 @@ use std::{
 fn open(url: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
     let mut options: BTreeMap<String, String> = [("url".to_owned(), url.to_owned())].into();
     options.extend(more.iter().map(|(name, value)| (name.to_string(), value.to_string())));
-    let request = OpenRequest {
-        remote: "web".into(),
-        path: Vec::new(),
-        options,
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
-    };
+    let request = OpenRequest { remote: "web".into(), options, ..OpenRequest::default() };
     (haul_http::KIND.open)(request).expect("opened")
 }
 

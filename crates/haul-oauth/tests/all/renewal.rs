@@ -141,15 +141,9 @@ fn request(service: &Service, section: Option<&Kept>, options: &[(&str, &str)]) 
     all.extend(options);
     OpenRequest {
         remote: "b".into(),
-        path: Vec::new(),
         options: all.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        net: Net::default(),
-        meters: Default::default(),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
         section: section.map(|kept| Arc::new(kept.clone()) as _),
-        shared: Default::default(),
+        ..OpenRequest::default()
     }
 }
 

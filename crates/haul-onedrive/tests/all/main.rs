@@ -6,8 +6,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Mtime, Retry, plan::Replace};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Late, ListRequest, Meters, Net, OpenRequest, Part, Payload, Sent, Space, Store,
-    Stored, Upload, WriteSpec,
+    CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Part, Payload, Sent, Space, Store, Stored, Upload,
+    WriteSpec,
 };
 use haul_testkit::{
     conformance::{self, Breaks::Always},
@@ -37,13 +37,7 @@ fn open_with(drive: &OneDrive, path: &str, more: &[(&str, &str)]) -> Arc<dyn Sto
         remote: "od".into(),
         path: path.into(),
         options: own.chain(more).collect(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     };
     (haul_onedrive::KIND.open)(request).expect("opened")
 }

@@ -1,6 +1,6 @@
 //! S3 keeps the contract, bare and through all layers, on servers of seven makes.
 
-use haul_store::{Links, Meters, Net, OpenRequest, Store};
+use haul_store::{Links, OpenRequest, Store};
 use haul_testkit::{
     cloudsim::Cloudsim,
     conformance::{
@@ -27,13 +27,8 @@ fn s3_store(endpoint: String, bucket: String, provider: &str, layers: bool) -> A
         remote: "s3".to_owned(),
         path: bucket.into_bytes(),
         options: options.map(|(name, value)| (name.to_owned(), value)).into(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
         links: Links::Skip,
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     };
     let store = (haul_s3::KIND.open)(request).expect("opened");
     if layers { layered(store) } else { store }

@@ -96,11 +96,7 @@ fn open_at(script: &Script, path: &str, more: &[(&str, &str)]) -> (S3, Arc<Meter
         options,
         net,
         meters: meters.clone(),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     };
     (S3::open(request).unwrap(), meters)
 }

@@ -49,13 +49,8 @@ impl Service {
             remote: "r".into(),
             path: path.into(),
             options,
-            net: Default::default(),
             meters: meters.clone(),
-            links: Default::default(),
-            own_links: false,
-            wrapped: Default::default(),
-            section: None,
-            shared: Default::default(),
+            ..OpenRequest::default()
         };
         (S3::open(request).unwrap(), meters)
     }

@@ -1,7 +1,7 @@
 //! The contract on real servers, each with what it can't do and why.
 
 use haul_core::Key;
-use haul_store::{Links, Meters, Net, OpenRequest, Shared, Store};
+use haul_store::{Links, OpenRequest, Shared, Store};
 use haul_testkit::{
     conformance::{
         self,
@@ -25,13 +25,9 @@ pub fn open(shared: &Shared, path: &Path, options: &[(&str, &str)], links: Links
         remote: "far".into(),
         path: path.as_os_str().as_encoded_bytes().into(),
         options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
         links,
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
         shared: shared.clone(),
+        ..OpenRequest::default()
     };
     (haul_sftp::KIND.open)(request).expect("opened")
 }

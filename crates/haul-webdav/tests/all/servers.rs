@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Key, Listed};
-use haul_store::{Cleanup, ListRequest, Meters, Net, OpenRequest, Payload, Store, Unfinished};
+use haul_store::{Cleanup, ListRequest, OpenRequest, Payload, Store, Unfinished};
 use haul_testkit::{
     conformance::{
         self,
@@ -34,13 +34,7 @@ pub fn open_at(url: &str, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
         remote: "dav".into(),
         path: path.into(),
         options: options.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     };
     (haul_webdav::KIND.open)(request).expect("opened")
 }

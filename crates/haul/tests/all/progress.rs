@@ -52,13 +52,8 @@ async fn told(size: usize, options: &[(&str, &str)], settings: &[(&str, &str)]) 
         remote: "r".into(),
         path: "b".into(),
         options: set.iter().chain(options).map(|(k, v)| (k.to_string(), v.to_string())).collect(),
-        net: Default::default(),
         meters: meters.clone(),
-        links: Default::default(),
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     });
     let told = Arc::new(Told::default());
     let cx = Cx {

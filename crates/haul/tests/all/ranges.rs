@@ -5,7 +5,7 @@ use futures::StreamExt;
 use haul::ListOptions;
 use haul_core::{Entry, ErrorKind, Key, Kind, Listed, Lost, Retry, filter::Filter};
 use haul_mem::MemStore;
-use haul_store::{Links, Meters, Net, OpenRequest, Store, layers::LayerSettings};
+use haul_store::{Links, Meters, OpenRequest, Store, layers::LayerSettings};
 use haul_testkit::{
     cloudsim::{Cloudsim, Wanted},
     faults::{Fault, Faulty, Op},
@@ -27,13 +27,9 @@ fn open(cloud: &Cloudsim, path: &str, options: &[(&str, &str)]) -> Arc<dyn Store
         remote: "s".into(),
         path: path.into(),
         options,
-        net: Net::default(),
         meters: meters.clone(),
         links: Links::Skip,
-        own_links: false,
-        wrapped: Default::default(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     };
     let store = (haul_s3::KIND.open)(request).unwrap();
     haul_store::layers::stack(store, &LayerSettings::default(), &meters)
