@@ -3,7 +3,10 @@
 
 #![allow(clippy::disallowed_methods)] // It reads this program.
 
-use haul_core::{Algo, Error, ErrorKind, Hasher, Result, hash::to_hex};
+use haul_core::{
+    Algo, Error, ErrorKind, Result,
+    hash::{hash_bytes, to_hex},
+};
 use std::sync::OnceLock;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -32,9 +35,7 @@ pub fn program() -> Result<&'static Program> {
         return Ok(program);
     }
     let bytes = std::fs::read("/proc/self/exe").map_err(|e| Error::from_io("install haul there", e))?;
-    let mut hasher = Hasher::new(&[Algo::Sha256]);
-    hasher.update(&bytes);
-    let sha256 = hasher.finish().get(Algo::Sha256).map(to_hex).unwrap_or_default();
+    let sha256 = hash_bytes(&[Algo::Sha256], &bytes).get(Algo::Sha256).map(to_hex).unwrap_or_default();
     Ok(PROGRAM.get_or_init(|| Program { bytes, sha256 }))
 }
 
@@ -124,9 +125,8 @@ mod tests {
     use tokio::process::Command;
 
     fn program(bytes: &[u8]) -> Program {
-        let mut hasher = Hasher::new(&[Algo::Sha256]);
-        hasher.update(bytes);
-        Program { bytes: bytes.to_vec(), sha256: to_hex(hasher.finish().get(Algo::Sha256).unwrap()) }
+        let hashes = hash_bytes(&[Algo::Sha256], bytes);
+        Program { bytes: bytes.to_vec(), sha256: to_hex(hashes.get(Algo::Sha256).unwrap()) }
     }
 
     /// Runs what a host's shell would, and gives what the far end said after it was offered the program; the files in the cache.

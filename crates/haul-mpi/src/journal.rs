@@ -3,7 +3,10 @@
 //! the job isn't done.
 
 use crate::work::{Job, Left, Pin, Raw};
-use haul_core::{Algo, hash::hash_bytes};
+use haul_core::{
+    Algo,
+    hash::{hash_bytes, to_hex},
+};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -32,8 +35,7 @@ fn path(job: &Job, state: &Path) -> Result<PathBuf, String> {
     let what = serde_json::to_vec(&(job.verb, &job.roots, job.preserve, job.delete, job.contents));
     let hashes = hash_bytes(&[Algo::Blake3], &what.map_err(|e| e.to_string())?);
     let hash = hashes.get(Algo::Blake3).unwrap_or_default();
-    let name: String = hash.iter().take(16).map(|b| format!("{b:02x}")).collect();
-    Ok(state.join(format!("{name}.mpi")))
+    Ok(state.join(format!("{}.mpi", to_hex(&hash[..hash.len().min(16)]))))
 }
 
 /// Was this job begun and not done?

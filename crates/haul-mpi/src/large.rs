@@ -143,8 +143,7 @@ impl Larges {
                 self.publish.push_back((usize::MAX, id));
                 return;
             }
-            Began::Anew(token) => large.token = Some(token),
-            Began::Found(token) => large.token = Some(token),
+            Began::Anew(token) | Began::Found(token) => large.token = Some(token),
         }
         self.active.insert((size, id));
     }

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Version, listing::Lost};
 use haul_store::{
     AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, SettleItem,
-    Stored, Watch, WriteSpec, disk, offered,
+    Stored, Watch, WriteSpec, blocks, disk, offered,
 };
 use std::{
     ops::Range,
@@ -26,9 +26,6 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// Entries in one answer of a listing: below a megabyte.
 const BATCH: usize = 2000;
-
-/// Bytes of a file that are hashed at a time.
-const HASHED: usize = 1 << 20;
 
 /// Blocks of a file that are read ahead.
 const AHEAD: usize = 2;
@@ -426,14 +423,13 @@ async fn hash(folder: &Opened, key: &Key, version: Option<&Version>, algos: &[Al
     let algos = algos.to_vec();
     let hashes = disk::run(move || {
         let mut hasher = Hasher::new(&algos);
-        for from in range.clone().step_by(HASHED) {
-            hasher.update(&block(&file, from..range.end.min(from + HASHED as u64))?);
-        }
+        blocks::read(&file, range, |block| hasher.update(block))?;
         Ok(hasher.finish())
     });
-    let hashes = hashes.await?;
+    let hashes = hashes.await;
+    // Also where it became shorter under the reader.
     if read.entry.version.is_some() && store.stat(key).await?.version != read.entry.version {
         return Err(Error::new(ErrorKind::Changed, "hash", "changed while it was read").with_key(key));
     }
-    Ok(hashes)
+    hashes
 }
