@@ -10,9 +10,9 @@ use crate::{
 use haul_core::{Error, ErrorKind, Result};
 use haul_ssh::{
     Ssh,
-    options::{and, flag, number, text, value},
+    options::{HOST, flag, number, text, value},
 };
-use haul_store::{Caps, Changed, Domain, OpenRequest, OptionSpec, PartLimits, Store, StoreKind};
+use haul_store::{Caps, Changed, Domain, OpenRequest, OptionSpec, PartLimits, Store, StoreKind, joined};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -41,22 +41,25 @@ pub const INSTALL: OptionSpec = flag(
     "false",
 );
 
-const OPTIONS: &[OptionSpec] = &and::<5, 27>([
-    HAUL_PATH,
-    INSTALL,
-    text(
-        "command",
-        "Command for sh that runs haul far on the other machine and leads there with its standard input and output, such as \
+const OPTIONS: &[OptionSpec] = &joined::<27>(
+    &HOST,
+    &[
+        HAUL_PATH,
+        INSTALL,
+        text(
+            "command",
+            "Command for sh that runs haul far on the other machine and leads there with its standard input and output, such as \
          \"kubectl exec -i pod -- haul far\", in place of all options above.",
-        false,
-    ),
-    text(
-        "compress",
-        "When to compress what goes there and comes back: auto (where the link is slow, the default), on, off.",
-        true,
-    ),
-    number("compress_level", "Level of zstd, -7 to 22. Blank means the one that suits the link.", ""),
-]);
+            false,
+        ),
+        text(
+            "compress",
+            "When to compress what goes there and comes back: auto (where the link is slow, the default), on, off.",
+            true,
+        ),
+        number("compress_level", "Level of zstd, -7 to 22. Blank means the one that suits the link.", ""),
+    ],
+);
 
 /// A file up to this size goes as one message.
 pub const SMALL: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use haul_core::{Error, ErrorKind, Result};
 use haul_ssh::options::value;
-use haul_store::{Links, OpenRequest, OptionKind, OptionSpec, Store, StoreKind};
+use haul_store::{Links, OpenRequest, OptionKind, OptionSpec, Store, StoreKind, joined};
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
@@ -40,14 +40,7 @@ const OWN: [OptionSpec; 3] = [
 
 const COUNT: usize = haul_sftp::KIND.options.len() + OWN.len();
 
-const OPTIONS: &[OptionSpec] = &{
-    let (theirs, mut all, mut at) = (haul_sftp::KIND.options, [OWN[0]; COUNT], 0);
-    while at < COUNT {
-        all[at] = if at < theirs.len() { theirs[at] } else { OWN[at - theirs.len()] };
-        at += 1;
-    }
-    all
-};
+const OPTIONS: &[OptionSpec] = &joined::<COUNT>(haul_sftp::KIND.options, &OWN);
 
 /// Options that only SFTP has: who sets one means SFTP. Each beside the value that says nothing.
 const SFTPS: [(&str, &str); 6] = [

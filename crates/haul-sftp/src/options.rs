@@ -6,32 +6,39 @@ use haul_core::{
 };
 use haul_ssh::{
     Remote,
-    options::{and, flag, number, text, value},
+    options::{HOST, flag, number, text, value},
 };
-use haul_store::{OpenRequest, OptionKind, OptionSpec};
+use haul_store::{OpenRequest, OptionKind, OptionSpec, joined};
 
 /// Every option, in the order in which they are asked for.
-pub const OPTIONS: &[OptionSpec] = &and::<7, 29>([
-    text("subsystem", "Name of the server's SFTP subsystem. Blank means sftp.", true),
-    text(
-        "server_command",
-        "Command that runs an SFTP server there, such as `sudo /usr/lib/openssh/sftp-server`.",
-        true,
-    ),
-    OptionSpec {
-        name: "chunk_size",
-        help: "Bytes of a request at most. Blank means as many as the server says that it takes.",
-        default: "",
-        kind: OptionKind::Size,
-        advanced: true,
-        secret: false,
-        examples: &[],
-    },
-    number("connections", "Sessions at once at most; 0 means as many as there is work for and the server takes.", "0"),
-    flag("set_modtime", "Set the times of files.", "true"),
-    flag("skip_links", "Leave symbolic links out instead of following them.", "false"),
-    flag("copy_is_hardlink", "A copy inside the server is another name of the same file.", "false"),
-]);
+pub const OPTIONS: &[OptionSpec] = &joined::<29>(
+    &HOST,
+    &[
+        text("subsystem", "Name of the server's SFTP subsystem. Blank means sftp.", true),
+        text(
+            "server_command",
+            "Command that runs an SFTP server there, such as `sudo /usr/lib/openssh/sftp-server`.",
+            true,
+        ),
+        OptionSpec {
+            name: "chunk_size",
+            help: "Bytes of a request at most. Blank means as many as the server says that it takes.",
+            default: "",
+            kind: OptionKind::Size,
+            advanced: true,
+            secret: false,
+            examples: &[],
+        },
+        number(
+            "connections",
+            "Sessions at once at most; 0 means as many as there is work for and the server takes.",
+            "0",
+        ),
+        flag("set_modtime", "Set the times of files.", "true"),
+        flag("skip_links", "Leave symbolic links out instead of following them.", "false"),
+        flag("copy_is_hardlink", "A copy inside the server is another name of the same file.", "false"),
+    ],
+);
 
 /// What a remote's options say of SFTP.
 #[derive(Debug)]

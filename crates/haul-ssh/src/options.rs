@@ -72,18 +72,6 @@ pub const HOST: [OptionSpec; 22] = [
     text("http_proxy", "Not possible: set ProxyCommand in your ssh config.", true),
 ];
 
-/// A kind's own options behind those of the way to the host.
-pub const fn and<const OWN: usize, const ALL: usize>(own: [OptionSpec; OWN]) -> [OptionSpec; ALL] {
-    assert!(ALL == HOST.len() + OWN, "one place for each");
-    let mut all = [HOST[0]; ALL];
-    let mut at = 0;
-    while at < ALL {
-        all[at] = if at < HOST.len() { HOST[at] } else { own[at - HOST.len()] };
-        at += 1;
-    }
-    all
-}
-
 /// Options that lead nowhere, and what to do instead.
 const IMPOSSIBLE: [(&str, &str); 4] = [
     ("key_pem", "write the key to a file and name it in key_file"),

@@ -61,6 +61,18 @@ pub enum OptionKind {
     Remote,
 }
 
+/// The options of two lists, one behind the other, for kinds that have another's options too.
+pub const fn joined<const ALL: usize>(first: &[OptionSpec], then: &[OptionSpec]) -> [OptionSpec; ALL] {
+    assert!(ALL == first.len() + then.len(), "one place for each");
+    let mut all = [if first.is_empty() { then[0] } else { first[0] }; ALL];
+    let mut at = 0;
+    while at < ALL {
+        all[at] = if at < first.len() { first[at] } else { then[at - first.len()] };
+        at += 1;
+    }
+    all
+}
+
 /// What a store needs to be opened. The default is that of a store by itself, outside of any session.
 #[derive(Clone, Default)]
 pub struct OpenRequest {
