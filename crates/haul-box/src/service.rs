@@ -285,9 +285,9 @@ impl Service {
         let names = self.names(root, key).map_err(sure)?;
         let mut id = root.base.clone();
         for end in 1..=names.len() {
-            let mut slot = self.folders.place(&place(root, &names[..end])).await;
-            if let Some(known) = &*slot {
-                id = known.clone();
+            let slot = self.folders.place(&place(root, &names[..end])).await;
+            if let Some(known) = slot.id() {
+                id = known;
                 continue;
             }
             let (name, of_root) = (&names[end - 1], end <= root.parts.len());
@@ -298,7 +298,7 @@ impl Service {
             let taken = match make {
                 true => match self.create(&id, name).await {
                     Ok(made) => {
-                        id = slot.insert(made).clone();
+                        id = slot.keep(made);
                         continue;
                     }
                     Err(refused) if refused.fault.kind == ErrorKind::Exists => match error::taken(&refused) {
@@ -326,7 +326,7 @@ impl Service {
                     return Err(sure(if make { exists(folds(&there.name)) } else { missing() }));
                 }
             }
-            id = slot.insert(taken.id).clone();
+            id = slot.keep(taken.id);
         }
         Ok(id)
     }

@@ -384,17 +384,17 @@ impl Service {
             return Ok(id);
         }
         let mut id = {
-            let mut place = self.dirs.place(&Key::new("")).await;
-            match &*place {
-                Some(id) => id.clone(),
-                None => place.insert(self.walk_root(make).await?).clone(),
+            let place = self.dirs.place(&Key::new("")).await;
+            match place.id() {
+                Some(id) => id,
+                None => place.keep(self.walk_root(make).await?),
             }
         };
         for (at, _) in key.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/') {
             let dir = Key::new(&key.as_bytes()[..=at]);
-            let mut place = self.dirs.place(&dir).await;
-            if let Some(known) = &*place {
-                id.clone_from(known);
+            let place = self.dirs.place(&dir).await;
+            if let Some(known) = place.id() {
+                id = known;
                 continue;
             }
             let name = self.name(&dir)?;
@@ -404,7 +404,7 @@ impl Service {
                 None if make => self.create_dir(&id, &name, &dir, &named).await?,
                 None => return Err(Error::new(ErrorKind::NotFound, "find", "no such directory").with_key(&dir)),
             };
-            id = place.insert(found).clone();
+            id = place.keep(found);
         }
         Ok(id)
     }

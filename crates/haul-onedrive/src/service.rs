@@ -486,14 +486,14 @@ impl Service {
     }
 
     async fn folder(&self, names: &[String], parent: Option<&str>, key: &Key, op: &'static str) -> Result<String> {
-        let mut made = self.folders.place(&place(names)).await;
-        if let Some(id) = &*made {
-            return Ok(id.clone());
+        let made = self.folders.place(&place(names)).await;
+        if let Some(id) = made.id() {
+            return Ok(id);
         }
         let failed = |refused: Refused| refused.at(op, key);
         let Some((name, above)) = names.split_last() else {
             let root = self.item(self.by_names(&self.root, &[], "")).await.map_err(failed)?;
-            return Ok(made.insert(root.id).clone());
+            return Ok(made.keep(root.id));
         };
         let address = match parent {
             Some(id) => self.by_id(id, "/children"),
@@ -521,7 +521,7 @@ impl Service {
             Err(refused) => return Err(failed(refused)),
         };
         let id = item.target().inspect(|id| drop(locked(&self.shared).insert(place(names), id.clone())));
-        Ok(made.insert(id.unwrap_or(item.id)).clone())
+        Ok(made.keep(id.unwrap_or(item.id)))
     }
 }
 

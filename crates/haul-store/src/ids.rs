@@ -12,10 +12,38 @@ use tokio::sync::OwnedMutexGuard;
 /// Directories that are kept at most, in bytes some 100 MB with names of usual length.
 const MOST: usize = 500_000;
 
-/// The place of a directory's id: empty while it isn't known.
-pub type Place = OwnedMutexGuard<Option<String>>;
+/// Where a directory's id is kept. What is known can be read at any time; only who asks the service keeps others from asking too.
+#[derive(Debug, Default)]
+struct Slot {
+    id: Mutex<Option<String>>,
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
 
-type Slot = Arc<tokio::sync::Mutex<Option<String>>>;
+impl Slot {
+    fn id(&self) -> MutexGuard<'_, Option<String>> {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a directory's id: empty while it isn't known. Others who want it wait until this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    slot: Arc<Slot>,
+    _asking: OwnedMutexGuard<()>,
+}
+
+impl Place {
+    /// The id; `None` while it isn't known.
+    pub fn id(&self) -> Option<String> {
+        self.slot.id().clone()
+    }
+
+    /// Keeps the id that the service said, and gives it back.
+    pub fn keep(self, id: String) -> String {
+        *self.slot.id() = Some(id.clone());
+        id
+    }
+}
 
 /// See the module. Keys of directories end in `/`; what they are relative to is the caller's affair.
 #[derive(Debug)]
@@ -28,8 +56,8 @@ pub struct Ids {
 /// younger.
 #[derive(Debug, Default)]
 struct Known {
-    young: BTreeMap<Key, Slot>,
-    old: BTreeMap<Key, Slot>,
+    young: BTreeMap<Key, Arc<Slot>>,
+    old: BTreeMap<Key, Arc<Slot>>,
 }
 
 impl Default for Ids {
@@ -48,7 +76,7 @@ impl Ids {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slot(&self, dir: &Key) -> Slot {
+    fn slot(&self, dir: &Key) -> Arc<Slot> {
         let mut known = self.known();
         if let Some(slot) = known.young.get(dir) {
             return slot.clone();
@@ -64,7 +92,9 @@ impl Ids {
     /// The place of a directory's id, once nobody else is asking for it. Whoever finds it empty asks the service and fills it, or leaves
     /// it empty; no other place may be waited for meanwhile but that of a directory below.
     pub async fn place(&self, dir: &Key) -> Place {
-        self.slot(dir).lock_owned().await
+        let slot = self.slot(dir);
+        let asking = slot.asking.clone().lock_owned().await;
+        Place { slot, _asking: asking }
     }
 
     /// The id of a directory; `None` while it isn't known.
@@ -73,14 +103,15 @@ impl Ids {
             let known = self.known();
             known.young.get(dir).or_else(|| known.old.get(dir)).cloned()?
         };
-        slot.try_lock().ok()?.clone()
+        slot.id().clone()
     }
 
     /// Keeps the id of a directory that was seen.
     pub fn put(&self, dir: &Key, id: &str) {
         // Whoever asks for it just now finds the same.
-        if let Ok(mut place) = self.slot(dir).try_lock() {
-            *place = Some(id.to_owned());
+        let slot = self.slot(dir);
+        if let Ok(_asking) = slot.asking.try_lock() {
+            *slot.id() = Some(id.to_owned());
         }
     }
 
@@ -130,27 +161,29 @@ mod tests {
     #[tokio::test]
     async fn who_wants_what_another_asks_for_waits_for_that_answer() {
         let ids = Arc::new(Ids::default());
-        let mut first = ids.place(&key("d/")).await;
-        assert!(first.is_none() && ids.get(&key("d/")).is_none());
+        let first = ids.place(&key("d/")).await;
+        assert!(first.id().is_none() && ids.get(&key("d/")).is_none());
         let second = tokio::spawn({
             let ids = ids.clone();
-            async move { ids.place(&key("d/")).await.clone() }
+            async move { ids.place(&key("d/")).await.id() }
         });
         // What is seen meanwhile changes nothing, and nobody is held up by it; nor does what holds for others.
         ids.put(&key("d/"), "seen");
-        assert!(ids.place(&key("e/")).await.is_none());
-        *first = Some("7".into());
-        drop(first);
+        assert!(ids.place(&key("e/")).await.id().is_none());
+        first.keep("7".into());
         assert_eq!(second.await.unwrap().as_deref(), Some("7"));
         // Two of one name, or a folder made anew: the last that was seen counts.
         ids.put(&key("d/"), "8");
         assert_eq!(ids.get(&key("d/")).as_deref(), Some("8"));
         // One that is forgotten while it is asked for doesn't come back with that answer.
-        let mut asking = ids.place(&key("d/")).await;
+        let asking = ids.place(&key("d/")).await;
         ids.forget(&key("d/"));
-        *asking = Some("old".into());
-        drop(asking);
-        assert!(ids.get(&key("d/")).is_none() && ids.place(&key("d/")).await.is_none());
+        asking.keep("old".into());
+        assert!(ids.get(&key("d/")).is_none() && ids.place(&key("d/")).await.id().is_none());
+        // What is known stays known to others while one looks at its place.
+        ids.put(&key("d/"), "9");
+        let _looking = ids.place(&key("d/")).await;
+        assert_eq!(ids.get(&key("d/")).as_deref(), Some("9"));
     }
 
     #[tokio::test]
@@ -158,7 +191,7 @@ mod tests {
         let ids = Ids::bounded(100);
         for n in 0..1000 {
             ids.put(&key(&format!("{n}/")), "x");
-            assert!(ids.place(&key("0/")).await.is_some(), "it is used all the time, at {n}");
+            assert!(ids.place(&key("0/")).await.id().is_some(), "it is used all the time, at {n}");
         }
         let known = ids.known();
         assert!(known.young.len() + known.old.len() <= 100);

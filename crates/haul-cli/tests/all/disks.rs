@@ -46,6 +46,14 @@ fn hidden_in(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Threads stop one after another: `kill` returns before the last has.
+fn every_thread_is_stopped(process: u32) -> bool {
+    fs::read_dir(format!("/proc/{process}/task")).unwrap().all(|task| {
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
+}
+
 #[test]
 fn what_a_killed_run_left_is_gone_after_the_next_and_nobody_elses() {
     let (sim, lab) = (Cloudsim::with(&[("rate-out", "2M")]), Lab::new(HAUL));
@@ -60,6 +68,7 @@ fn what_a_killed_run_left_is_gone_after_the_next_and_nobody_elses() {
     assert!(until(|| hidden_in(&dst).len() >= 3));
     // While it lives, though it sleeps, others over the same folder leave its own alone.
     Command::new("kill").args(["-STOP", &child.id().to_string()]).status().unwrap();
+    assert!(until(|| every_thread_is_stopped(child.id())));
     let alive = hidden_in(&dst);
     lab.haul(&["copy", "@src", "@dst", "--include=none"]).ok();
     assert_eq!(hidden_in(&dst), alive);
