@@ -5,9 +5,9 @@ use super::{
     error::Fault,
     meta,
     proof::{self, COPIED},
-    read,
-    resume::{self, Token},
+    read, resume,
     service::{Call, Service, at},
+    token::{self, Token},
     upload::{self, Receipt},
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -178,7 +178,7 @@ impl Job<'_> {
             let message = format!("{} can't copy in parts", service.config.provider.name);
             return Err(Error::new(ErrorKind::Unsupported, "copy", message).with_key(key));
         }
-        let begun = resume::begun_with(service, self.to, kept, false)?;
+        let begun = token::begun_with(service, self.to, kept, false)?;
         let copy = match self.left(&begun).await? {
             Some(copy) => copy,
             None => self.begin(kept, begun).await?,

@@ -1,6 +1,6 @@
 //! What a failed request means.
 
-use super::xml;
+use super::xml::{self, Step};
 use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
@@ -247,6 +247,21 @@ fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
     }
 }
 
+/// Checks the answer to a request that S3 answers with nothing, or with a few words of XML: what sends a web page instead has
+/// done nothing.
+pub fn nothing(document: &[u8]) -> Tried<()> {
+    let mut root = String::new();
+    let read = xml::walk(document, |step| match step {
+        Step::Open(name) if root.is_empty() => root = name.to_owned(),
+        _ => {}
+    });
+    match (document.trim_ascii().is_empty(), read, root.as_str()) {
+        (true, ..) => Ok(()),
+        (_, Some(()), root) if !root.is_empty() && root != "Error" && !root.eq_ignore_ascii_case("html") => Ok(()),
+        _ => Err(Fault::broken("the answer is not one of S3: is the endpoint an S3 server?")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,5 +364,14 @@ mod tests {
     fn retry_after_is_honoured() {
         let error = answer(503, &[("retry-after", "7")], "<Error><Code>SlowDown</Code></Error>");
         assert_eq!((error.kind(), error.retry()), (ErrorKind::Busy, Retry::After(Duration::from_secs(7))));
+    }
+
+    #[test]
+    fn a_page_is_not_nothing() {
+        assert!(nothing(b"").is_ok() && nothing(b"\n").is_ok());
+        assert!(nothing(b"<CreateBucketResponse><Bucket>b</Bucket></CreateBucketResponse>").is_ok());
+        for page in [&b"<html><body>Log in</body></html>"[..], b"<!doctype html><p>Log in", b"Welcome", b"<Error/>"] {
+            assert!(nothing(page).is_err(), "{}", page.escape_ascii());
+        }
     }
 }

@@ -19,6 +19,7 @@ mod read;
 mod resume;
 mod service;
 mod sign;
+mod token;
 mod upload;
 mod versions;
 

@@ -2,7 +2,7 @@
 
 use super::{
     error::{Fault, Tried},
-    meta, read,
+    meta,
     service::{Call, Service},
     xml::{self, Step},
 };
@@ -175,7 +175,7 @@ impl Lister {
                 Err(fault) => return Err((lost(), fault.error("list"))),
             };
             if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
-                return Err((lost(), read::no_root(&self.service, "list")));
+                return Err((lost(), self.service.no_root("list")));
             }
             if next.is_none() && page.next.is_none() {
                 // All there is: in which order a server tells it is no matter.
@@ -240,7 +240,7 @@ impl Lister {
         let wanted = self.request.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.given).saturating_add(1));
         let most = self.service.config.list_chunk;
         let most = if in_order(scope.bucket) { most.min(wanted) } else { most };
-        let mut call = page_call(&self.service, scope.bucket, &scope.prefix, most);
+        let mut call = Call::page(&self.service.config, scope.bucket, &scope.prefix, most);
         if !self.request.recursive {
             call = call.query("delimiter", "/");
         }
@@ -284,20 +284,6 @@ pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option
         true => Err(Fault::broken("the listing is of another folder than was asked for")),
         false => Ok(page),
     }
-}
-
-/// A request for the first `max` keys with `prefix`.
-pub fn page_call<'a>(service: &Service, bucket: &'a str, prefix: &[u8], max: usize) -> Call<'a> {
-    let config = &service.config;
-    let kind = if config.list_v1 { "ListObjects" } else { "ListObjectsV2" };
-    let mut call = Call::bucket(kind, Method::GET, bucket).query("max-keys", max.to_string());
-    if !config.list_v1 {
-        call = call.query("list-type", "2");
-    }
-    if config.list_url_encode {
-        call = call.query("encoding-type", "url");
-    }
-    call.raw_query("prefix", prefix)
 }
 
 /// A server that loses its place would make us list for ever, or miss keys.

@@ -1,9 +1,6 @@
 //! The options of a section `type = s3`, and their values once read. Names and meanings are rclone's.
 
-use super::{
-    provider::{Provider, provider},
-    versions::Wanted,
-};
+use super::provider::{Provider, provider};
 use haul_core::{
     Error, ErrorKind, Mtime, Result,
     units::{parse_age, parse_duration},
@@ -166,6 +163,15 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Leave bodies out of the signature. Unset: whenever TLS or a checksum guards them.",
     ),
 ];
+
+/// What is shown of what was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The state at this time; `None` shows what there is now and all old versions.
+    pub at: Option<Mtime>,
+    /// Markers of deletions too, as files without content.
+    pub deleted: bool,
+}
 
 /// Options as values.
 #[derive(Clone)]

@@ -135,21 +135,6 @@ pub fn done(document: &[u8], roots: &[&str]) -> Tried<Done> {
     Ok(found)
 }
 
-/// Checks the answer to a request that S3 answers with nothing, or with a few words of XML: what sends a web page instead has
-/// done nothing.
-pub fn nothing(document: &[u8]) -> Tried<()> {
-    let mut root = String::new();
-    let read = xml::walk(document, |step| match step {
-        Step::Open(name) if root.is_empty() => root = name.to_owned(),
-        _ => {}
-    });
-    match (document.trim_ascii().is_empty(), read, root.as_str()) {
-        (true, ..) => Ok(()),
-        (_, Some(()), root) if !root.is_empty() && root != "Error" && !root.eq_ignore_ascii_case("html") => Ok(()),
-        _ => Err(Fault::broken("the answer is not one of S3: is the endpoint an S3 server?")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,14 +162,5 @@ mod tests {
         let crc = |kind: &str| done(text(kind).as_bytes(), &COMPLETED).unwrap().crc;
         assert!(crc("").is_some() && crc("<ChecksumType>FULL_OBJECT</ChecksumType>").is_some());
         assert_eq!(crc("<ChecksumType>COMPOSITE</ChecksumType>"), None);
-    }
-
-    #[test]
-    fn a_page_is_not_nothing() {
-        assert!(nothing(b"").is_ok() && nothing(b"\n").is_ok());
-        assert!(nothing(b"<CreateBucketResponse><Bucket>b</Bucket></CreateBucketResponse>").is_ok());
-        for page in [&b"<html><body>Log in</body></html>"[..], b"<!doctype html><p>Log in", b"Welcome", b"<Error/>"] {
-            assert!(nothing(page).is_err(), "{}", page.escape_ascii());
-        }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     service::{Call, Service, at},
 };
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, error::NO_KEYS};
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
 use haul_net::Reply;
 use haul_store::{Body, Read};
 use http::{HeaderMap, Method};
@@ -89,14 +89,9 @@ async fn stat_root(service: &Service) -> Result<Entry> {
     let prefix = &service.root.prefix;
     let found = first_below(service, bucket, prefix).await.map_err(|f| f.error("stat"))?;
     if found.is_none() && !prefix.is_empty() {
-        return Err(no_root(service, "stat"));
+        return Err(service.no_root("stat"));
     }
     Ok(Entry::dir(Key::new("")))
-}
-
-/// The error of a root below which there is nothing: S3 has no empty directories.
-pub fn no_root(service: &Service, op: &'static str) -> Error {
-    Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found: {NO_KEYS}", service.locator))
 }
 
 /// A directory is there when anything is below it, its own marker included.
@@ -125,7 +120,7 @@ async fn stat_by_list(service: &Service, key: &Key, place: &Place) -> Result<Ent
 async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Tried<Option<Entry>> {
     let mut next = None;
     loop {
-        let page = list::page(service, list::page_call(service, bucket, prefix, 1), prefix, next.as_ref()).await?;
+        let page = list::page(service, Call::page(&service.config, bucket, prefix, 1), prefix, next.as_ref()).await?;
         match (page.entries.into_iter().next(), page.next) {
             // A page that isn't the last may be empty.
             (None, Some(more)) if next.as_ref() != Some(&more) => next = Some(more),

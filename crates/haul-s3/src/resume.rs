@@ -1,63 +1,17 @@
 //! Uploads in parts that an earlier run left: what finds them again, and the parts that they have.
 
 use super::{
-    address::Place,
     body,
     error::Fault,
-    meta,
     service::{Call, Service, at},
+    token::{self, Token},
     upload::{self, S3Upload, receipt},
     xml::{self, Step},
 };
-use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Result, Retry};
+use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry};
 use haul_store::{Part, Resumed, Sent, WriteSpec};
 use http::Method;
 use std::sync::Arc;
-
-/// What finds an upload in parts again.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Token {
-    /// The key that it will be.
-    pub place: Place,
-    /// The service's name for it.
-    pub id: String,
-    /// See [`begun_with`].
-    pub begun: String,
-}
-
-impl Token {
-    /// Bucket, upload id, what it was begun with, key. Only a key can hold a newline, so it comes last.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let Token { place, id, begun } = self;
-        [place.bucket.as_bytes(), b"\n", id.as_bytes(), b"\n", begun.as_bytes(), b"\n", &place.object].concat()
-    }
-
-    /// The reverse; `None` when it isn't one.
-    pub fn read(bytes: &[u8]) -> Option<Token> {
-        let mut fields = bytes.splitn(4, |b| *b == b'\n');
-        let mut text = || fields.next().and_then(|f| String::from_utf8(f.to_vec()).ok()).filter(|t| !t.is_empty());
-        let (bucket, id, begun) = (text()?, text()?, text()?);
-        Some(Token { place: Place::new(bucket, fields.next()?.to_vec()), id, begun })
-    }
-}
-
-/// A digest of all that goes with the request that begins an upload in parts and can't be changed later: times, metadata,
-/// storage class, encryption, and whether its parts come with checksums. An upload that was begun with something else is not the one that is wanted.
-pub fn begun_with(service: &Service, place: &Place, kept: &meta::Kept<'_>, checksums: bool) -> Result<String> {
-    let headers = meta::to_headers(&service.config, &place.object, kept)?;
-    // Of an encryption key its MD5, in a header of its own, is enough. A lock's time may be told as one from now on: it is
-    // another in each run.
-    let mut lines: Vec<Vec<u8>> = headers
-        .iter()
-        .filter(|(name, _)| !name.as_str().ends_with("-customer-key") && !name.as_str().ends_with("-retain-until-date"))
-        .map(|(name, value)| [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat())
-        .collect();
-    lines.sort();
-    lines.push(vec![u8::from(checksums)]);
-    let mut hasher = Hasher::new(&[Algo::Xxh128]);
-    lines.iter().for_each(|line| hasher.update(line));
-    Ok(hasher.finish().hex(Algo::Xxh128).unwrap_or_default())
-}
 
 /// See [`haul_store::Resumable::resume`].
 pub async fn resume(
@@ -68,7 +22,7 @@ pub async fn resume(
     spec: WriteSpec,
 ) -> Result<Resumed> {
     let found = of_key(service, key, token)?;
-    if found.begun != begun_with(service, &found.place, &upload::kept(service, &spec), true)? {
+    if found.begun != token::begun_with(service, &found.place, &upload::kept(service, &spec), true)? {
         let message = "the upload was begun with other metadata or settings";
         return Err(Error::new(ErrorKind::Changed, "resume", message).with_key(key));
     }
@@ -173,15 +127,6 @@ fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_read_back_whatever_the_key() {
-        let place = Place::new("b".into(), b"a\nb\xff".to_vec());
-        let token = Token { place, id: "id".into(), begun: "d".into() };
-        assert_eq!(Token::read(&token.to_bytes()), Some(token.clone()));
-        assert_eq!(Token::read(&Token { id: String::new(), ..token }.to_bytes()), None);
-        assert_eq!(Token::read(b"x"), None);
-    }
 
     #[test]
     fn a_part_is_the_same_by_number_size_and_receipt() {

@@ -4,15 +4,13 @@ use super::{
     address::{Endpoint, Place, Root, encode_query},
     body,
     credentials::Source,
-    error::{Fault, Tried},
-    list,
+    error::{self, Fault, Tried},
     options::Config,
-    proof,
     provider::Checksum,
     sign::{self, Credentials, Signed, Signer},
 };
 use bytes::Bytes;
-use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use haul_core::{Error, ErrorKind, Key, Result, Retry, error::NO_KEYS};
 use haul_net::{Http, Reply, reach};
 use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, body::Pieces};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
@@ -112,6 +110,19 @@ impl<'a> Call<'a> {
             Some(id) => call.query("versionId", id),
             None => call,
         }
+    }
+
+    /// A request for the first `max` keys of a bucket with `prefix`.
+    pub fn page(config: &Config, bucket: &'a str, prefix: &[u8], max: usize) -> Call<'a> {
+        let kind = if config.list_v1 { "ListObjects" } else { "ListObjectsV2" };
+        let mut call = Call::bucket(kind, Method::GET, bucket).query("max-keys", max.to_string());
+        if !config.list_v1 {
+            call = call.query("list-type", "2");
+        }
+        if config.list_url_encode {
+            call = call.query("encoding-type", "url");
+        }
+        call.raw_query("prefix", prefix)
     }
 
     /// With a query parameter.
@@ -225,7 +236,7 @@ impl Service {
         if known.contains(bucket) {
             return None;
         }
-        match self.call_once(&list::page_call(self, bucket, b"", 1), region).await {
+        match self.call_once(&Call::page(&self.config, bucket, b"", 1), region).await {
             Err(fault)
                 if fault.region.is_some()
                     || matches!(fault.kind, ErrorKind::Unauthenticated | ErrorKind::Unreachable) =>
@@ -241,6 +252,11 @@ impl Service {
         }
     }
 
+    /// The error of a root below which there is nothing: S3 has no empty directories.
+    pub fn no_root(&self, op: &'static str) -> Error {
+        Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found: {NO_KEYS}", self.locator))
+    }
+
     /// Sends a request and reads its (small) answer.
     pub async fn ask(&self, call: Call<'_>) -> Tried<(HeaderMap, Bytes)> {
         let reply = self.call(call).await?;
@@ -250,7 +266,7 @@ impl Service {
 
     /// Sends a request that is answered with nothing, or with a few words of XML.
     pub async fn ask_for_nothing(&self, call: Call<'_>) -> Tried<()> {
-        proof::nothing(&self.ask(call).await?.1)
+        error::nothing(&self.ask(call).await?.1)
     }
 
     async fn call_once(&self, call: &Call<'_>, region: &str) -> Tried<Reply> {

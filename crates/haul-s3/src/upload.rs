@@ -8,8 +8,8 @@ use super::{
     proof::{self, COMPLETED},
     provider::Checksum,
     read,
-    resume::{Token, begun_with},
     service::{Call, Service, at},
+    token::{Token, begun_with},
     xml,
 };
 use futures::{

@@ -8,7 +8,9 @@ use super::{
     address::Place,
     delete::bypassing,
     error::{Fault, Tried},
-    list, meta, read,
+    list, meta,
+    options::Wanted,
+    read,
     service::{Call, Service, at},
     xml::{self, Step},
 };
@@ -24,15 +26,6 @@ use std::{
     ops::Range,
     sync::{Arc, Mutex},
 };
-
-/// What is shown of what was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// The state at this time; `None` shows what there is now and all old versions.
-    pub at: Option<Mtime>,
-    /// Markers of deletions too, as files without content.
-    pub deleted: bool,
-}
 
 /// One version of a key, as a listing tells it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -393,7 +386,7 @@ async fn listing(
         Err(fault) => return failed(fault.error("list")),
     };
     if told.is_empty() && prefixes.is_empty() && request.prefix.is_empty() && !root.prefix.is_empty() {
-        return failed(read::no_root(&service, "list"));
+        return failed(service.no_root("list"));
     }
     let found = shown(&service, told, (&bucket, cut, &front), wanted);
     let dirs = prefixes.iter().map(|prefix| [&front[..], prefix.get(cut..).unwrap_or_default()].concat());

@@ -1,20 +1,16 @@
-//! Changing what is there: directories, moves, copies, times, deletes. A move onto a directory, or the delete of one by a file's
+//! Changing what is there: directories, moves, times, deletes. A move onto a directory, or the delete of one by a file's
 //! name, would take the whole directory away; what is there is therefore looked at first.
 
 use crate::{
-    Service, chunks,
+    Service,
+    answer::done,
     list::{self, method},
-    multistatus, upload,
 };
 use bytes::Bytes;
-use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
+use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::{Fault, Tried, at};
-use haul_store::{
-    Cleanup, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished,
-    tree::Found,
-    web::{self, Call},
-};
-use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use haul_store::{Direction, Payload, web::Call};
+use http::{HeaderName, Method, header};
 use url::Url;
 
 impl Service {
@@ -32,29 +28,6 @@ impl Service {
 
     fn has(&self, dir: &Key) {
         self.made.lock().unwrap_or_else(|e| e.into_inner()).insert(dir.clone());
-    }
-}
-
-/// Sends a request that changes something. One that is answered for several resources is done when each of them says so.
-pub async fn done(service: &Service, call: Call) -> Tried<()> {
-    told(service, call).await.map(|_| ())
-}
-
-/// The same, with the answer's headers.
-pub async fn told(service: &Service, call: Call) -> Tried<HeaderMap> {
-    let reply = service.web.ask(call).await?;
-    let (status, headers) = (reply.status.as_u16(), reply.headers.clone());
-    let body = reply.bytes().await?;
-    if status != 207 {
-        return Ok(headers);
-    }
-    let responses = multistatus::read(&body).ok_or_else(|| Fault::broken("the server's answer can't be read"))?;
-    let statuses = responses.iter().flat_map(|response| response.status.iter().chain(&response.groups));
-    let bad = statuses.copied().find(|status| !(200..300).contains(status));
-    match bad.map(|status| StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)) {
-        None if responses.is_empty() => Err(Fault::broken("the server's answer says nothing of what was done")),
-        None => Ok(headers),
-        Some(status) => Err(Fault::answer(status, &HeaderMap::new(), None)),
     }
 }
 
@@ -192,7 +165,7 @@ fn failed(fault: Fault, key: &Key) -> (Error, bool) {
 }
 
 /// `MOVE` or `COPY` to the name `to`.
-async fn shift(service: &Service, how: &'static str, from: &Url, to: &Key, over: bool) -> Tried<()> {
+pub async fn shift(service: &Service, how: &'static str, from: &Url, to: &Key, over: bool) -> Tried<()> {
     let url = service.web.url(to).map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
     let direction = if how == "COPY" { Direction::Copy } else { Direction::Meta };
     let call = Call::new(how, direction, method(how), from.clone())
@@ -200,69 +173,6 @@ async fn shift(service: &Service, how: &'static str, from: &Url, to: &Key, over:
         .header(HeaderName::from_static("overwrite"), if over { "T" } else { "F" })
         .header(HeaderName::from_static("depth"), "infinity");
     done(service, call).await
-}
-
-/// See [`haul_store::Store::copy`].
-pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
-    const OP: &str = "copy";
-    if item.how.needs_inodes() {
-        let message = "a server has no hard links, devices or attributes";
-        return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
-    }
-    let root = std::str::from_utf8(from).ok().and_then(|from| Url::parse(from).ok());
-    let root = root.filter(|root| web::same_host(root, &service.web.root));
-    let root = root
-        .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP, "the source is on another server").with_key(&item.to))?;
-    let source = web::below(&root, &item.from)?;
-    let there = list::at_url(service, &source, &item.from).await?;
-    if there.is_dir() {
-        return Err(Error::new(ErrorKind::NotFound, OP, "this is a directory").with_key(&item.from));
-    }
-    if item.want.is_some() && item.want != there.version {
-        return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
-    }
-    make_dir(service, &item.to.parent()).await?;
-    let hidden = upload::hidden(&item.to)?;
-    let how = if item.how == CopyHow::Rename { "MOVE" } else { "COPY" };
-    let mtime = item.spec.mtime.or(there.mtime).filter(|_| service.vendor.oc_mtime);
-    if how == "MOVE" {
-        // There is one file all the while: it never has a hidden name.
-        let own = service.web.url(&item.to)?;
-        if own == source {
-            return Ok(Stored { size: there.size, ..Stored::default() });
-        }
-        let moved = shift(service, how, &source, &item.to, false).await;
-        match moved {
-            Err(fault) if fault.status == 412 && matches!(item.spec.replace, Replace::Anything) => {
-                match list::whatever(service, &item.to).await {
-                    Ok(entry) if entry.is_dir() => {
-                        return Err(Error::new(ErrorKind::Exists, OP, "is a directory").with_key(&item.to));
-                    }
-                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-                    _ => shift(service, how, &source, &item.to, true).await.map_err(at(OP, &item.to))?,
-                }
-            }
-            Err(fault) if fault.status == 412 => {
-                return Err(Error::new(ErrorKind::Unsupported, OP, "something is there").with_key(&item.to));
-            }
-            other => other.map_err(at(OP, &item.to))?,
-        }
-        return Ok(Stored { size: there.size, ..Stored::default() });
-    }
-    let copied = async {
-        shift(service, how, &source, &hidden, false).await.map_err(at(OP, &item.to))?;
-        let copy = list::stat(service, &hidden).await?;
-        upload::proved(&copy, there.size, &there.hashes)
-            .map_err(|why| Error::new(ErrorKind::Corrupt, OP, why).with_key(&item.to))?;
-        upload::date(service, &hidden, &copy, mtime).await?;
-        settle(service, &hidden, &item.to, &item.spec.replace).await.map_err(|(error, _)| error)
-    };
-    if let Err(error) = copied.await {
-        // What is left of it is hidden, and `cleanup` finds it.
-        let _ = remove(service, &hidden).await;
-        return Err(error);
-    }
-    Ok(Stored { size: there.size, hashes: there.hashes, ..Stored::default() })
 }
 
 /// See [`haul_store::Store::set_meta`].
@@ -289,7 +199,8 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
     done(service, call).await.map_err(at("set_meta", key))
 }
 
-async fn remove(service: &Service, key: &Key) -> Result<()> {
+/// Deletes what is there; what isn't there is as good.
+pub async fn remove(service: &Service, key: &Key) -> Result<()> {
     let call = Call::new("DELETE", Direction::Meta, Method::DELETE, service.web.url(key)?);
     match done(service, call).await {
         Err(fault) if fault.status != 404 => Err(fault.at("delete", key)),
@@ -337,43 +248,4 @@ async fn absent(service: &Service, key: &Key) -> Result<()> {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     }
-}
-
-/// See [`haul_store::Admin::cleanup`].
-pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
-    let Cleanup { older_than, dry_run, below } = what;
-    let now = jiff::Timestamp::now().as_second();
-    let oldest = now.saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
-    let (mut dirs, mut left, mut failed) = (vec![below.clone()], Vec::new(), Vec::new());
-    while let Some(dir) = dirs.pop() {
-        let found = match list::collection(service, &dir).await {
-            Ok(found) => found,
-            Err(error) => {
-                failed.push(error);
-                continue;
-            }
-        };
-        for found in found {
-            match found {
-                Found::Entry(Entry { key, .. }) if key.is_dir() => dirs.push(key),
-                Found::Entry(entry) if upload::is_hidden(entry.key.name()) => {
-                    // By its own clock: a time that came with a file may be older than the upload.
-                    let begun = entry.mtime.filter(|time| time.secs() <= oldest);
-                    let Some(begun) = begun else { continue };
-                    if !dry_run && let Err(error) = remove(service, &entry.key).await {
-                        failed.push(error);
-                    }
-                    left.push((entry.key, Some(begun)));
-                }
-                Found::Entry(_) => {}
-                Found::Failed(_, error) => failed.push(error),
-            }
-        }
-    }
-    if let Some(chunks) = service.chunks.as_ref().filter(|_| below.is_root()) {
-        let (more, errors) = chunks::cleanup(service, chunks, oldest, dry_run).await;
-        left.extend(more);
-        failed.extend(errors);
-    }
-    Ok(Unfinished { found: left, failed })
 }

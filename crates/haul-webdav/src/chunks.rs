@@ -3,10 +3,11 @@
 //! outlives the process, so a later run goes on with it.
 
 use crate::{
-    Service, change,
+    Service, answer, change,
     list::{self, method},
+    names::{self, hidden_as},
     proof,
-    upload::{self, Whole, hidden_as},
+    upload::{self, Whole},
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Mtime, Result, Retry};
@@ -128,7 +129,7 @@ impl Chunked {
     ///
     /// Errors: `Invalid` for what can't be a file's name.
     pub fn begin(service: Arc<Service>, chunks: &Chunks, key: &Key, spec: WriteSpec) -> Result<Chunked> {
-        Chunked::with(service, chunks, key, spec, upload::chance(key)?, false)
+        Chunked::with(service, chunks, key, spec, names::chance(key)?, false)
     }
 
     fn with(
@@ -158,7 +159,7 @@ impl Chunked {
         let make = async {
             change::make_dir(&self.service, &self.key.parent()).await?;
             let call = self.call("MKCOL", Direction::Meta, method("MKCOL"), self.dir.clone())?;
-            match change::done(&self.service, call).await {
+            match answer::done(&self.service, call).await {
                 // The answer to the first try was lost: nobody else knows the name.
                 Err(fault) if fault.status == 405 => Ok(()),
                 other => other.map_err(at("write", &self.key)),
@@ -342,7 +343,7 @@ fn token(service: &Service, key: &Key, id: &str) -> Result<Vec<u8>> {
 /// Errors: `Invalid`.
 fn named(service: &Service, key: &Key, bytes: &[u8]) -> Result<String> {
     let id = std::str::from_utf8(bytes).ok().and_then(|text| Some(text.split_once('\n')?.0.to_owned()));
-    let id = id.filter(|id| upload::is_chance(id.as_bytes()));
+    let id = id.filter(|id| names::is_chance(id.as_bytes()));
     let ours = id.filter(|id| token(service, key, id).is_ok_and(|ours| ours == bytes));
     ours.ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
 }
@@ -374,7 +375,7 @@ pub async fn discard(service: &Service, chunks: &Chunks, key: &Key, token: &[u8]
 
 /// Deletes what only we know of; false when it is gone already.
 async fn remove(service: &Service, url: Url) -> haul_net::Tried<bool> {
-    match change::done(service, Call::new("DELETE", Direction::Meta, Method::DELETE, url)).await {
+    match answer::done(service, Call::new("DELETE", Direction::Meta, Method::DELETE, url)).await {
         Err(fault) if matches!(fault.status, 404 | 409) => Ok(false),
         other => other.map(|()| true),
     }
@@ -423,7 +424,7 @@ pub async fn cleanup(
 /// The name of the upload whose directory this is.
 fn id_of(entry: &Entry) -> Option<String> {
     let name = entry.key.as_bytes().strip_suffix(b"/")?.strip_prefix(PREFIX.as_bytes())?;
-    String::from_utf8(name.to_vec()).ok().filter(|id| upload::is_chance(id.as_bytes()))
+    String::from_utf8(name.to_vec()).ok().filter(|id| names::is_chance(id.as_bytes()))
 }
 
 impl Upload for Chunked {

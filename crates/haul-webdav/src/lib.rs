@@ -3,10 +3,14 @@
 //! A file is sent to a hidden name beside its own and moved, since servers differ in what a reader sees of a PUT that is under way or
 //! was cut; a large one goes to Nextcloud in chunks, which it puts together under the hidden name. Nothing is retried here.
 
+mod answer;
 mod change;
 mod chunks;
+mod cleanup;
+mod copy;
 mod list;
 mod multistatus;
+mod names;
 mod options;
 mod proof;
 mod read;
@@ -159,7 +163,7 @@ impl Store for WebDav {
         let copies = items.into_iter().enumerate().map(move |(number, item)| {
             let (from, watch, service) = (from.clone(), watch.clone(), service.clone());
             async move {
-                let stored = change::copy(&service, &from, &item).await?;
+                let stored = copy::copy(&service, &from, &item).await?;
                 watch.copied(number, stored.size);
                 Ok(stored)
             }
@@ -216,6 +220,6 @@ impl Admin for WebDav {
     }
 
     fn cleanup(&self, what: Cleanup) -> BoxFuture<'_, Result<Unfinished>> {
-        async move { change::cleanup(&self.0, what).await }.boxed()
+        async move { cleanup::cleanup(&self.0, what).await }.boxed()
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Service,
     multistatus::{self, Response},
-    upload,
+    names,
 };
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
@@ -36,7 +36,7 @@ impl Folders for Collections {
         let service = self.0.clone();
         async move {
             let found = collection(&service, &dir).await?;
-            let seen = found.into_iter().filter(|found| !upload::is_hidden(found.key().name()));
+            let seen = found.into_iter().filter(|found| !names::is_hidden(found.key().name()));
             Ok(seen.collect())
         }
         .boxed()

@@ -1,6 +1,6 @@
 //! What a server says of the bytes that it took: Nextcloud hashes what it writes, if it is asked to (`X-Hash`).
 
-use crate::{Service, change};
+use crate::{Service, answer};
 use haul_core::{Algo, ErrorKind, Hashes, Retry, hash::from_hex};
 use haul_net::{Fault, Tried};
 use haul_store::web::Call;
@@ -27,7 +27,7 @@ pub async fn ask(service: &Service, call: Call, known: &Hashes) -> Tried<()> {
         Some(name) => call.header(HeaderName::from_static("x-hash"), name),
         None => call,
     };
-    let told = told(&change::told(service, call).await?);
+    let told = told(&answer::told(service, call).await?);
     match told.agree(known) {
         Some((algo, false)) => {
             let message = format!("the server took other bytes than were sent ({algo} differs)");

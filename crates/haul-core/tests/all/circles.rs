@@ -16,14 +16,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("cli commands", "commands about the command line itself (help, resume) read the grammar that they are in"),
     ("hashing payload relay store", "the contract's payload hashes and relays itself"),
     ("batch serve", "the simulated Google Cloud Storage answers the requests of a batch as any other"),
-    // Stores whose requests, reads and writes are one client that is yet to be taken apart.
-    ("address credentials delete list meta options proof read service sign versions", "s3"),
-    ("copy resume upload", "s3"),
     (
         "gather place service",
         "Dropbox commits for one request of an account at a time, so what waits for it is shared as the client is",
     ),
-    ("change chunks list proof upload", "webdav"),
 ];
 
 type Module = Vec<String>;

@@ -1,0 +1,74 @@
+//! Copies inside a server, and moves.
+
+use crate::{
+    Service,
+    change::{make_dir, remove, settle, shift},
+    list, names, upload,
+};
+use haul_core::{Error, ErrorKind, Result, plan::Replace};
+use haul_net::at;
+use haul_store::{CopyHow, CopyItem, Stored, web};
+use url::Url;
+
+/// See [`haul_store::Store::copy`].
+pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    if item.how.needs_inodes() {
+        let message = "a server has no hard links, devices or attributes";
+        return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+    }
+    let root = std::str::from_utf8(from).ok().and_then(|from| Url::parse(from).ok());
+    let root = root.filter(|root| web::same_host(root, &service.web.root));
+    let root = root
+        .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP, "the source is on another server").with_key(&item.to))?;
+    let source = web::below(&root, &item.from)?;
+    let there = list::at_url(service, &source, &item.from).await?;
+    if there.is_dir() {
+        return Err(Error::new(ErrorKind::NotFound, OP, "this is a directory").with_key(&item.from));
+    }
+    if item.want.is_some() && item.want != there.version {
+        return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
+    }
+    make_dir(service, &item.to.parent()).await?;
+    let hidden = names::hidden(&item.to)?;
+    let how = if item.how == CopyHow::Rename { "MOVE" } else { "COPY" };
+    let mtime = item.spec.mtime.or(there.mtime).filter(|_| service.vendor.oc_mtime);
+    if how == "MOVE" {
+        // There is one file all the while: it never has a hidden name.
+        let own = service.web.url(&item.to)?;
+        if own == source {
+            return Ok(Stored { size: there.size, ..Stored::default() });
+        }
+        let moved = shift(service, how, &source, &item.to, false).await;
+        match moved {
+            Err(fault) if fault.status == 412 && matches!(item.spec.replace, Replace::Anything) => {
+                match list::whatever(service, &item.to).await {
+                    Ok(entry) if entry.is_dir() => {
+                        return Err(Error::new(ErrorKind::Exists, OP, "is a directory").with_key(&item.to));
+                    }
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    _ => shift(service, how, &source, &item.to, true).await.map_err(at(OP, &item.to))?,
+                }
+            }
+            Err(fault) if fault.status == 412 => {
+                return Err(Error::new(ErrorKind::Unsupported, OP, "something is there").with_key(&item.to));
+            }
+            other => other.map_err(at(OP, &item.to))?,
+        }
+        return Ok(Stored { size: there.size, ..Stored::default() });
+    }
+    let copied = async {
+        shift(service, how, &source, &hidden, false).await.map_err(at(OP, &item.to))?;
+        let copy = list::stat(service, &hidden).await?;
+        upload::proved(&copy, there.size, &there.hashes)
+            .map_err(|why| Error::new(ErrorKind::Corrupt, OP, why).with_key(&item.to))?;
+        upload::date(service, &hidden, &copy, mtime).await?;
+        settle(service, &hidden, &item.to, &item.spec.replace).await.map_err(|(error, _)| error)
+    };
+    if let Err(error) = copied.await {
+        // What is left of it is hidden, and `cleanup` finds it.
+        let _ = remove(service, &hidden).await;
+        return Err(error);
+    }
+    Ok(Stored { size: there.size, hashes: there.hashes, ..Stored::default() })
+}
