@@ -27,7 +27,7 @@ pub enum ErrorKind {
     Busy,
     /// No answer within the time allowed.
     Timeout,
-    /// Nothing has ever answered at the store's address, or what answers there isn't such a store or can't be trusted.
+    /// Nothing has ever answered at the store's address, nothing can be called so, or what answers there isn't such a store or can't be trusted.
     Unreachable,
     /// No space, quota or inode left.
     NoSpace,

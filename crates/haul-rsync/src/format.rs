@@ -2,6 +2,7 @@
 //! shows names. Pure: takes facts, gives text.
 
 use haul_core::compare::{Difference, FileType};
+use std::time::Duration;
 
 /// What of a file's attributes is kept, and so shown when it differs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,6 +225,22 @@ pub fn permissions(mode: u32) -> String {
     ]
     .iter()
     .collect()
+}
+
+/// Bytes a second.
+pub fn speed(bytes: f64) -> String {
+    let (value, unit) = match bytes / 1024.0 {
+        k if k >= 1024.0 * 1024.0 => (k / 1024.0 / 1024.0, "GB/s"),
+        k if k >= 1024.0 => (k / 1024.0, "MB/s"),
+        k => (k, "kB/s"),
+    };
+    format!("{value:.2}{unit}")
+}
+
+/// Hours, minutes and seconds.
+pub fn clock(time: Duration) -> String {
+    let secs = time.as_secs();
+    format!("{:>4}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod info;
 mod legs;
 mod listing;
 mod log;
+mod meaning;
 mod merge;
 mod named;
 mod opening;

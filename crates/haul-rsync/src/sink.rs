@@ -3,12 +3,12 @@
 
 use super::{
     exit::Trouble,
-    format::{self, Fields, Kept, Update, asks, letters, number, shown, tells},
+    format::{self, Fields, Kept, Update, asks, clock, letters, number, shown, speed, tells},
     info::Info,
     log::{self, Log},
     named,
     options::Options,
-    stats::{Count, Stats},
+    stats::Stats,
     typed::clean,
     waiting::{Told, Waiting},
 };
@@ -787,33 +787,6 @@ impl Fields for Item<'_> {
                 text(at.strftime("%Y/%m/%d %H:%M:%S").to_string())
             }
             _ => None,
-        }
-    }
-}
-
-fn speed(bytes: f64) -> String {
-    let (value, unit) = match bytes / 1024.0 {
-        k if k >= 1024.0 * 1024.0 => (k / 1024.0 / 1024.0, "GB/s"),
-        k if k >= 1024.0 => (k / 1024.0, "MB/s"),
-        k => (k, "kB/s"),
-    };
-    format!("{value:.2}{unit}")
-}
-
-fn clock(time: Duration) -> String {
-    let secs = time.as_secs();
-    format!("{:>4}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
-}
-
-impl Count {
-    /// One more of this.
-    pub fn add(&mut self, what: FileType) {
-        match what {
-            FileType::File => self.files += 1,
-            FileType::Dir => self.dirs += 1,
-            FileType::Link => self.links += 1,
-            FileType::Device => self.devices += 1,
-            FileType::Special => self.specials += 1,
         }
     }
 }

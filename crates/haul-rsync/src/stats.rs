@@ -20,6 +20,17 @@ pub struct Count {
 }
 
 impl Count {
+    /// One more of this.
+    pub fn add(&mut self, what: FileType) {
+        match what {
+            FileType::File => self.files += 1,
+            FileType::Dir => self.dirs += 1,
+            FileType::Link => self.links += 1,
+            FileType::Device => self.devices += 1,
+            FileType::Special => self.specials += 1,
+        }
+    }
+
     /// Of any kind.
     pub fn total(&self) -> u64 {
         self.files + self.dirs + self.links + self.devices + self.specials

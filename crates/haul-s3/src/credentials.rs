@@ -32,7 +32,9 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Asked {
     context: Context,
-    chain: ProvideCredentialChain<Credential>,
+    provider: Box<dyn ProvideCredentialDyn<Credential = Credential>>,
+    /// The role that is assumed; empty: none.
+    role: String,
     kept: RwLock<Option<(Credential, Arc<Credentials>)>>,
     /// One question at a time; the others wait for its answer.
     asking: tokio::sync::Mutex<()>,
@@ -68,8 +70,9 @@ impl Source {
         } else {
             ProvideCredentialChain::new().push(default_chain(config))
         };
-        let chain = match config.role_arn.as_str() {
-            "" => base,
+        // A chain tells no errors of those in it, so a role stands alone.
+        let provider: Box<dyn ProvideCredentialDyn<Credential = Credential>> = match config.role_arn.as_str() {
+            "" => Box::new(base),
             role => {
                 let region = if config.region.is_empty() { "us-east-1" } else { &config.region };
                 let signer = Signer::new(context.clone(), base, RequestSigner::new("sts", region));
@@ -82,11 +85,12 @@ impl Source {
                     "" => provider,
                     id => provider.with_external_id(id.to_owned()),
                 };
-                ProvideCredentialChain::new().push(provider)
+                Box::new(provider)
             }
         };
         let asking = tokio::sync::Mutex::new(());
-        Source::Asked(Box::new(Asked { context, chain, kept: RwLock::new(None), asking }))
+        let role = config.role_arn.clone();
+        Source::Asked(Box::new(Asked { context, provider, role, kept: RwLock::new(None), asking }))
     }
 
     /// Credentials that are good now; `None` for anonymous requests.
@@ -124,9 +128,13 @@ impl Asked {
         if let Some(fresh) = self.fresh() {
             return Ok(fresh);
         }
-        let found = self.chain.provide_credential_dyn(&self.context).await.map_err(|e| {
+        let found = self.provider.provide_credential_dyn(&self.context).await.map_err(|e| {
             let retry = if e.is_retryable() { Retry::Backoff } else { Retry::Never };
-            Error::new(ErrorKind::Unauthenticated, "open", format!("no credentials: {e}")).with_retry(retry)
+            let message = match &*self.role {
+                "" => format!("no credentials: {e}"),
+                role => format!("{role} can't be assumed: {e}"),
+            };
+            Error::new(ErrorKind::Unauthenticated, "open", message).with_retry(retry)
         })?;
         let found = found.ok_or_else(|| {
             let message = "no credentials: neither environment, profile, web identity nor instance gives any; \

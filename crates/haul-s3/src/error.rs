@@ -88,6 +88,7 @@ impl Fault {
         let said = said.trim().replace(['\n', '\r'], " ");
         let message = match code {
             "NoSuchBucket" => format!("bucket {bucket} does not exist"),
+            "InvalidBucketName" => format!("no bucket can be called {bucket} (InvalidBucketName): correct its name"),
             "PreconditionFailed" => "the content is no longer what was expected (PreconditionFailed)".to_owned(),
             "NoSuchKey" => "no such key (NoSuchKey)".to_owned(),
             "RequestTimeTooSkewed" => {

@@ -221,8 +221,13 @@ impl Service {
             Err(fault) => fault,
         };
         let silent = call.method == Method::HEAD && fault.region.is_none();
-        if silent && matches!(fault.status, 301 | 307 | 400 | 401 | 403) {
-            return Err(self.reason(call, region).await.unwrap_or(fault));
+        let mut fault = match silent && matches!(fault.status, 301 | 307 | 400 | 401 | 403) {
+            true => self.reason(call, region).await.unwrap_or(fault),
+            false => fault,
+        };
+        // Where all keys are in one bucket, every further request would meet that too.
+        if fault.code == "InvalidBucketName" && self.root.bucket.is_some() {
+            fault.kind = ErrorKind::Unreachable;
         }
         Err(fault)
     }
@@ -239,6 +244,7 @@ impl Service {
         match self.call_once(&Call::page(&self.config, bucket, b"", 1), region).await {
             Err(fault)
                 if fault.region.is_some()
+                    || fault.code == "InvalidBucketName"
                     || matches!(fault.kind, ErrorKind::Unauthenticated | ErrorKind::Unreachable) =>
             {
                 Some(fault)

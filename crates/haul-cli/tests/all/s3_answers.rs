@@ -16,6 +16,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::PathBuf,
+    process::Stdio,
     sync::mpsc,
     thread,
 };
@@ -39,13 +40,19 @@ fn journals(lab: &Lab) -> Vec<PathBuf> {
     jobs.map_or_else(|_| Vec::new(), |all| all.map(|entry| entry.unwrap().path()).collect())
 }
 
-/// AWS's own token service is asked as the options say, and what it gives signs the requests that follow.
-#[test]
-fn a_role_is_assumed_with_an_external_id() {
+const ROLE: &str = "AssumeRole";
+const GIVEN: &str = "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId>\
+     <SecretAccessKey>SECRET</SecretAccessKey><SessionToken>TOKEN</SessionToken>\
+     <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>";
+const REFUSED: &str =
+    "<ErrorResponse><Error><Code>AccessDenied</Code><Message>a may not assume reader</Message></Error></ErrorResponse>";
+
+/// Lists the buckets of a remote whose role AWS's own token service (which `role` answers for) gives or refuses. Also what both were asked.
+fn list_by_role(role: (u16, &'static str)) -> Option<(Ran, Vec<String>)> {
     let lab = Lab::new(HAUL);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let Some(interceptor) = Interceptor::start(&lab, &[("sts.us-east-1.amazonaws.com", address)]) else { return };
+    let interceptor = Interceptor::start(&lab, &[("sts.us-east-1.amazonaws.com", address)])?;
     let (told, heard) = mpsc::channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
@@ -55,16 +62,12 @@ fn a_role_is_assumed_with_an_external_id() {
                 head.push(byte[0]);
             }
             let head = String::from_utf8_lossy(&head).into_owned();
-            let body = match head.contains("AssumeRole") {
-                true => {
-                    "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId>\
-                     <SecretAccessKey>SECRET</SecretAccessKey><SessionToken>TOKEN</SessionToken>\
-                     <Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"
-                }
-                false => "<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>",
+            let (status, body) = match head.contains(ROLE) {
+                true => role,
+                false => (200, "<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>"),
             };
             let _ = told.send(head);
-            let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            let head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
             let _ = stream.write_all(format!("{head}{body}").as_bytes());
         }
     });
@@ -74,12 +77,53 @@ fn a_role_is_assumed_with_an_external_id() {
     );
     fs::write(lab.config(), section).unwrap();
     let ca = interceptor.ca().display().to_string();
-    let ran =
-        lab.haul_command(&["lsd", "r:", "--ca-cert", &ca]).env("HTTPS_PROXY", interceptor.url()).output().unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let heard: Vec<String> = heard.try_iter().collect();
+    let mut command = lab.haul_command(&["lsd", "r:", "--ca-cert", &ca]);
+    let child =
+        command.env("HTTPS_PROXY", interceptor.url()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    Some((lab.end(child), heard.try_iter().collect()))
+}
+
+/// AWS's own token service is asked as the options say, and what it gives signs the requests that follow.
+#[test]
+fn a_role_is_assumed_with_an_external_id() {
+    let Some((ran, heard)) = list_by_role((200, GIVEN)) else { return };
+    ran.ok();
     assert!(heard[0].contains("ExternalId=who-else") && heard[0].contains("RoleSessionName=nightly"), "{}", heard[0]);
     assert!(heard[1].to_lowercase().contains("x-amz-security-token: token"), "{}", heard[1]);
+}
+
+#[test]
+fn why_a_role_is_refused_is_told() {
+    let Some((ran, heard)) = list_by_role((403, REFUSED)) else { return };
+    let told = "arn:aws:iam::123456789012:role/reader can't be assumed: AccessDenied: a may not assume reader";
+    assert!(ran.code != 0 && ran.err.contains(told), "{}", ran.err);
+    assert!(heard.iter().all(|head| head.contains(ROLE)), "{heard:?}");
+}
+
+/// The server's rules for names count, not ours: old buckets have names that new ones can't have.
+#[test]
+fn a_bucket_that_can_not_be_ends_the_job_with_one_line() {
+    let Some(server) = Server::shared(Make::Minio) else { return };
+    let lab = Lab::new(HAUL);
+    (0..20).for_each(|n| write(&lab.path("src").join(format!("f{n}")), b"x", TIME));
+    lab.remote("m", &server.endpoint());
+    for command in ["copy", "sync"] {
+        let ran = lab.haul(&[command, "@src", "m:No_such..Bucket/d"]);
+        let errors: Vec<_> = ran.err.lines().filter(|line| line.contains("ERROR")).collect();
+        assert!(ran.code != 0 && errors.len() == 1, "{}", ran.err);
+        assert!(
+            errors[0].contains("no bucket can be called No_such..Bucket (InvalidBucketName): correct its name"),
+            "{}",
+            ran.err
+        );
+    }
+    // Among others it is the only one that fails.
+    write(&lab.path("all/No_such..Bucket/f"), b"x", TIME);
+    let good = server.bucket("good");
+    write(&lab.path("all").join(&good).join("f"), b"x", TIME);
+    let ran = lab.haul(&["copy", "@all", "m:"]);
+    assert!(ran.code != 0, "{}", ran.err);
+    assert_eq!(lab.haul(&["cat", &format!("m:{good}/f")]).ok().out, "x");
 }
 
 /// Every row that says what providers do differently, with the journal on, which knows checksums that not every provider takes.
