@@ -314,6 +314,7 @@ def a_source_that_changes(make, at):
     assert started.returncode in (0, 1), text
     for line in text.splitlines():
         assert "error:" not in line or " changed" in line or "d11" in line or "became shorter" in line, line
+    assert not hidden(dst), hidden(dst)
     run(make, 4, "sync", "-D", src, dst)
     alike(src, dst)
 

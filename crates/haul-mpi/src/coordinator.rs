@@ -55,6 +55,8 @@ pub struct Coordinator {
     /// What is given again: somebody was lost, or was stopped.
     again: VecDeque<Work>,
     leases: HashMap<u64, Lease>,
+    /// Large files that ranks were to begin that were given up since: tree and key.
+    begun_late: HashMap<u64, (u16, Raw)>,
     /// Leases of each rank.
     held: HashMap<usize, usize>,
     next: u64,
@@ -97,6 +99,7 @@ impl Coordinator {
             larges: Larges::new(left, job.verb == Verb::Check),
             again: VecDeque::new(),
             leases: HashMap::new(),
+            begun_late: HashMap::new(),
             held: HashMap::new(),
             next: 0,
             slots: slots.max(1),
@@ -183,7 +186,14 @@ impl Coordinator {
                 self.found(root, node, found);
             }
             Said::Done(lease, done) => {
-                let Some(held) = self.leases.remove(&lease) else { return };
+                let Some(held) = self.leases.remove(&lease) else {
+                    if let (Some((root, key)), Some(Began::Anew(token) | Began::Whole(token))) =
+                        (self.begun_late.remove(&lease), done.began)
+                    {
+                        self.larges.discard_other(root, key, token);
+                    }
+                    return;
+                };
                 if held.rank != rank {
                     self.leases.insert(lease, held);
                     return;
@@ -322,7 +332,16 @@ impl Coordinator {
                     self.large_ended(id, arrived);
                 }
             }
-            Work::Publish { id, .. } => self.large_ended(id, !failed),
+            Work::Publish { id, .. } if failed => self.larges.discard(id),
+            Work::Publish { id, .. } => self.large_ended(id, true),
+            Work::Discard { id, root, key, .. } => {
+                if !failed {
+                    self.notes.push(Note::Ended(root, key));
+                }
+                if let Some(id) = id {
+                    self.large_ended(id, false);
+                }
+            }
             Work::Finish { dirs } | Work::Rmdir { dirs } => {
                 for (_, node, ..) in dirs {
                     self.complete(node);
@@ -334,7 +353,9 @@ impl Coordinator {
 
     fn large_ended(&mut self, id: u32, arrived: bool) {
         let Some(Large { root, node, item, differs, .. }) = self.larges.remove(id) else { return };
-        self.notes.push(Note::Ended(root, item.key.clone()));
+        if arrived {
+            self.notes.push(Note::Ended(root, item.key.clone()));
+        }
         if self.job.verb == Verb::Check {
             self.totals.differ += u64::from(differs);
             self.totals.files += 1;
@@ -385,6 +406,9 @@ impl Coordinator {
 
     /// After everything that changes: deletions begin when all is copied, and only if nothing went wrong.
     fn go_on(&mut self) {
+        if self.leases.is_empty() && self.errors == 0 && self.is_copied() {
+            self.larges.discard_left();
+        }
         if self.deleting || self.extra.is_empty() || !self.leases.is_empty() || !self.is_copied() {
             return;
         }
@@ -426,7 +450,7 @@ impl Coordinator {
         if let Some(work) = self.again.pop_front() {
             return Some(work);
         }
-        if let Some(work) = self.larges.publish(rank) {
+        if let Some(work) = self.larges.publish(rank).or_else(|| self.larges.discarded()) {
             return Some(work);
         }
         if let Some((root, ..)) = self.to_link.front() {
@@ -495,6 +519,9 @@ impl Coordinator {
         let lost: Vec<u64> = self.leases.iter().filter(|(_, held)| held.rank == rank).map(|(id, _)| *id).collect();
         for lease in lost {
             if let Some(held) = self.leases.remove(&lease) {
+                if let Work::Begin { root, item, .. } = &held.work {
+                    self.begun_late.insert(lease, (*root, item.key.clone()));
+                }
                 self.give_again(held.work);
             }
         }

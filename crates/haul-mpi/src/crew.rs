@@ -77,6 +77,7 @@ async fn one(shared: &Arc<Shared>, lease: u64, work: Work) -> Done {
             pieces::piece(shared, root, &item, &token, offset..offset + len, crc).await
         }
         Work::Publish { root, item, token, .. } => pieces::publish(shared, root, &item, &token).await,
+        Work::Discard { root, key, token, .. } => pieces::discard(shared, root, &key, &token).await,
         Work::Finish { dirs } => {
             let dirs: Vec<(u16, Key, bool)> =
                 dirs.into_iter().map(|(r, _, key, new)| (r, Key::new(&key), new)).collect();

@@ -69,18 +69,45 @@ async fn begin_one(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Le
     let dense = u64::try_from(st.st_blocks).unwrap_or(0) * 512 >= item.size && !shared.job.sparse;
     // A dense file has its space reserved.
     let upload = sides.dst.write(&to, WriteSpec { sparse: !dense, ..spec(shared, item) }).await?;
+    let began = begun(&*upload, &source, &to).await;
+    match &began {
+        Ok(Began::Whole(_)) => shared.moved(item.size),
+        Ok(_) => {}
+        Err(_) => _ = upload.abort().await,
+    }
+    began
+}
+
+/// Under which hidden name, and whether its bytes are there already.
+async fn begun(upload: &dyn Upload, source: &File, to: &Key) -> Result<Began> {
     let token = upload.token().await?;
     let token = Raw::from(token.ok_or_else(|| Error::new(ErrorKind::Unsupported, "write", "it has no hidden name"))?);
-    let target = file(upload.read_back(0..0).await?, &to)?;
+    let target = file(upload.read_back(0..0).await?, to)?;
     // Where file systems share blocks nothing need be copied.
-    match rustix::fs::ioctl_ficlone(&*target, &*source) {
-        Ok(()) => {
-            shared.moved(item.size);
-            Ok(Began::Whole(token))
-        }
-        Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(io("write", &to)(errno.into())),
+    match rustix::fs::ioctl_ficlone(&*target, source) {
+        Ok(()) => Ok(Began::Whole(token)),
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(io("write", to)(errno.into())),
         Err(_) => Ok(Began::Anew(token)),
     }
+}
+
+/// Removes what was written of a file.
+pub async fn discard(shared: &Arc<Shared>, root: u16, key: &[u8], token: &[u8]) -> Done {
+    let sides = &shared.sides[usize::from(root)];
+    let to = sides.to(&Key::new(key));
+    let removed = match sides.dst.resumable() {
+        Some(resumable) => resumable.discard(&to, token).await,
+        None => Ok(false),
+    };
+    let mut done = Done::default();
+    match removed {
+        // With its directory, too.
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+            done.problems.push(shared.problem(root, key, &error));
+        }
+        _ => {}
+    }
+    done
 }
 
 /// Brings a range over. Where an earlier run did, looks whether it is there.
@@ -232,9 +259,6 @@ async fn publish_one(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8])
     if let Some(want) = item.version(sides.device)
         && now.version.as_ref() != Some(&want)
     {
-        if let Some(resumable) = sides.dst.resumable() {
-            let _ = resumable.discard(&to, token).await;
-        }
         return Err(Error::new(ErrorKind::Changed, "copy", "changed while it was copied").with_key(&key));
     }
     let upload = match resume(sides, &to, token, spec(shared, item)).await {

@@ -242,6 +242,17 @@ pub enum Work {
         /// Where it was written.
         token: Raw,
     },
+    /// Remove what was written of a large file that nobody goes on with.
+    Discard {
+        /// Its number; `None` where an earlier run left it.
+        id: Option<u32>,
+        /// Which tree.
+        root: u16,
+        /// The name that it was to have.
+        key: Raw,
+        /// Where it was written.
+        token: Raw,
+    },
     /// Give directories their attributes: all that is in them is done.
     Finish {
         /// The directories.
