@@ -185,6 +185,14 @@ impl Coordinator {
                 };
                 self.found(root, node, found);
             }
+            Said::Part(lease, bytes, crc) => {
+                let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
+                let Work::Piece { root, item, offset, len, .. } = &mut held.work else { return };
+                self.notes.push(Note::Piece(*root, item.key.clone(), (*offset, bytes, crc)));
+                *offset += bytes;
+                *len = len.saturating_sub(bytes);
+                self.totals.bytes += bytes;
+            }
             Said::Done(lease, done) => {
                 let Some(held) = self.leases.remove(&lease) else {
                     if let (Some((root, key)), Some(Began::Anew(token) | Began::Whole(token))) =
@@ -274,8 +282,11 @@ impl Coordinator {
         if done.undone {
             return self.give_again(work);
         }
-        let pieces = matches!(work, Work::Piece { .. });
-        self.totals += Totals { differ: if pieces { 0 } else { done.totals.differ }, ..done.totals };
+        self.totals += match &work {
+            // A file that differs is counted once, and parts of a piece were counted before.
+            Work::Piece { len, .. } => Totals { differ: 0, bytes: done.totals.bytes.min(*len), ..done.totals },
+            _ => done.totals,
+        };
         self.lines.extend(done.lines);
         for problem in &done.problems {
             self.errors += 1;
@@ -325,7 +336,7 @@ impl Coordinator {
                 None => self.large_ended(id, false),
             },
             Work::Piece { id, root, item, offset, len, .. } => {
-                if let Some(crc) = done.crc.filter(|_| !failed) {
+                if let Some(crc) = done.crc.filter(|_| !failed && len > 0) {
                     self.notes.push(Note::Piece(root, item.key, (offset, len, crc)));
                 }
                 if let Some(arrived) = self.larges.piece(id, rank, !failed, done.totals.differ > 0) {

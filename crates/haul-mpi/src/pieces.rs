@@ -2,16 +2,27 @@
 
 use crate::{
     shared::{Shared, Sides},
-    work::{Began, Done, Item, Left, Raw},
+    work::{Began, Done, Item, Left, Raw, Said},
 };
 use bytes::BytesMut;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Mtime, Result};
 use haul_store::{AttributesBatch, AttributesItem, Body, Late, Part, Payload, Resumed, Upload, WriteSpec};
 use rustix::{fs::SeekFrom, io::Errno};
-use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
+use std::{
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Bytes read and written at a time: fits a core's cache, and is a whole request to most file systems of networks.
 const BLOCK: u64 = 1 << 20;
+/// How often what is written of a piece is told of before its end, so that little is written twice when ranks are killed: seldomer
+/// the longer the job runs, of which such a share may be lost, since the journal keeps it all.
+const TOLD_SOONEST: Duration = Duration::from_millis(250);
+const TOLD_LATEST: Duration = Duration::from_secs(10);
+const TOLD_SHARE: u32 = 64;
 
 fn spec(shared: &Shared, item: &Item) -> WriteSpec {
     // What is never written is a hole; the publish sets the size.
@@ -113,7 +124,7 @@ pub async fn discard(shared: &Arc<Shared>, root: u16, key: &[u8], token: &[u8]) 
 /// Brings a range over. Where an earlier run did, looks whether it is there.
 pub async fn piece(
     shared: &Arc<Shared>,
-    root: u16,
+    (lease, root): (u64, u16),
     item: &Item,
     token: &[u8],
     range: Range<u64>,
@@ -121,7 +132,7 @@ pub async fn piece(
 ) -> Done {
     let result = match shared.job.verb {
         crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
-        _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
+        _ => bring(shared, (lease, root), item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
     };
     let mut done = Done::default();
     match result {
@@ -142,7 +153,7 @@ fn stopped() -> Error {
 
 async fn bring(
     shared: &Arc<Shared>,
-    root: u16,
+    (lease, root): (u64, u16),
     item: &Item,
     token: &[u8],
     range: Range<u64>,
@@ -163,6 +174,8 @@ async fn bring(
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     let mut buffer = BytesMut::zeroed(BLOCK as usize);
     let mut at = range.start;
+    let (mut told, mut told_at) = (at, Instant::now());
+    let tell_every = (shared.began.elapsed() / TOLD_SHARE).clamp(TOLD_SOONEST, TOLD_LATEST);
     for run in runs(&source, range.clone(), &key)? {
         shared.moved(run.start - at);
         at = run.start;
@@ -179,6 +192,11 @@ async fn bring(
             buffer = block.try_into_mut().unwrap_or_else(|_| BytesMut::zeroed(BLOCK as usize));
             at += len as u64;
             shared.moved(len as u64);
+            if told_at.elapsed() >= tell_every && at < range.end {
+                let crc = std::mem::replace(&mut hasher, Hasher::new(&[Algo::Crc64Nvme])).finish().crc64();
+                shared.say(Said::Part(lease, at - told, crc.unwrap_or_default()));
+                (told, told_at) = (at, Instant::now());
+            }
         }
     }
     shared.moved(range.end - at);

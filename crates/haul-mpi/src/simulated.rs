@@ -1,7 +1,7 @@
 //! The coordinator with ranks that are only played: a tree of names, and by turns of chance what ranks do, say late, or never say.
 
 use crate::{
-    coordinator::Coordinator,
+    coordinator::{Coordinator, Note},
     journal::Rest,
     work::{Began, Done, Found, Item, Job, Left, Pin, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
 };
@@ -139,6 +139,8 @@ impl World {
                 done.problems.push(Problem { line: "f3".into(), full: false, vanished: false });
             }
             Work::Piece { item, len, .. } => {
+                // A part of it is told before the rest.
+                said.push(Said::Part(lease, len / 3, 1));
                 *self.pieces.entry(item.key.to_vec()).or_default() += len;
                 done.crc = Some(1);
             }
@@ -233,6 +235,29 @@ fn play(seed: u64, failing: bool) {
         0 => assert!(world.dirs.keys().all(|dir| world.deleted.contains(&[&dir[..], b"x"].concat())), "seed {seed}"),
         _ => assert!(world.deleted.is_empty(), "seed {seed}: deleted after an error"),
     }
+}
+
+#[test]
+fn what_is_told_of_a_piece_is_not_done_again() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 1, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
+    state.take(0, Said::Found(look, found));
+    let (begin, _) = state.next(0).unwrap();
+    let began = Some(Began::Anew(Raw::from("hidden")));
+    state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
+    let Some((lease, Work::Piece { offset: 0, len, .. })) = state.next(1) else { panic!("no piece") };
+    state.take(1, Said::Part(lease, 1000, 7));
+    assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (0, 1000, 7))));
+    state.lost(1);
+    // It says so too late.
+    state.take(1, Said::Part(lease, 1000, 7));
+    let Some((lease, Work::Piece { offset: 1000, len: rest, .. })) = state.next(2) else { panic!("no rest") };
+    assert_eq!(rest, len - 1000);
+    let totals = Totals { bytes: rest, ..Totals::default() };
+    state.take(2, Said::Done(lease, Done { crc: Some(8), totals, ..Done::default() }));
+    assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (1000, rest, 8))));
+    assert_eq!(state.totals.bytes, len);
 }
 
 #[test]

@@ -395,6 +395,8 @@ pub struct Done {
 pub enum Said {
     /// More was found in a directory that is still looked at.
     Found(u64, Found),
+    /// So many more bytes of a piece are written, and their CRC-64; the lease is of the rest from now on.
+    Part(u64, u64, u64),
     /// A lease ended.
     Done(u64, Done),
     /// The rank lives: number of the beat, bytes moved so far, it was told to stop.
