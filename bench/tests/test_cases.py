@@ -12,7 +12,7 @@ from pathlib import Path
 import bench
 import cases
 import peers
-from cases import lan, mpi, site
+from cases import cluster, lan, mpi, site
 
 FEW = {"files": 40, "changed": 5, "large": 3000, "small": 10}
 
@@ -66,6 +66,13 @@ class Cases(unittest.TestCase):
                 self.assertEqual(len(set(labels)), len(labels))
                 self.assertTrue({command.tool for command in commands} <= {"haul", *case.tools})
                 self.assertTrue({command.equal for command in commands} <= {None, *labels})
+
+    def test_the_tail_of_a_job_is_from_when_the_first_worker_has_no_more(self):
+        def log(*seconds):
+            return "".join(f"2026/11/24 10:00:{second:09.6f} INFO  : a/b: Copied (server-side copy)\n" for second in seconds)
+
+        self.assertEqual(cluster.tail([log(0, 8), log(1, 10) + "2026/11/24 10:00:30.000000 INFO  : end\n", ""]), 20)
+        self.assertEqual(cluster.tail([""]), 0)
 
     def test_ranks_are_killed_until_a_run_ends_well(self):
         with tempfile.TemporaryDirectory() as place:
