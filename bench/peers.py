@@ -56,6 +56,8 @@ def obtain(root, name, haul, cloudsim, heavy, profile):
         return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim", profile)), None
     if name in ("farfs", "gcssim", "haul-relay", "link"):
         return build(root, "haul-testkit", name, profile), None
+    if name in ("haul-mpi", "mpirun"):
+        return mpi(root, name, heavy, profile)
     if name == "s5cmd":
         return s5cmd(root)
     path = look(root, name)
@@ -73,6 +75,25 @@ def build(root, package, program, profile):
     subprocess.run(["cargo", "build", "--profile", profile, "--locked", *what], cwd=root, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     return target / ("debug" if profile == "dev" else profile) / program
+
+
+# A compiler of MPI and what starts its programs. Debian has several MPIs, each under its own name.
+MPIS = (("mpicc.openmpi", "mpirun.openmpi"), ("mpicc.mpich", "mpiexec.mpich"), ("mpicc", "mpirun"))
+
+
+def mpi(root, name, heavy, profile):
+    """haul-mpi, a workspace of its own, and the launcher of the MPI that it is built with."""
+    found = next((both for both in MPIS if all(map(shutil.which, both))), None)
+    if not found:
+        return None, "MPI is not installed (tests/mpi.sh installs Open MPI, MPICH and libclang)"
+    if name == "mpirun":
+        return shutil.which(found[1]), None
+    if not heavy:
+        return None, "haul-mpi is built with --quick only when --only names its case"
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    argv = ["cargo", "build", "--profile", profile, "--locked", "--manifest-path", str(root / "crates/haul-mpi/Cargo.toml"), "--target-dir", str(target)]
+    subprocess.run(argv, cwd=root, check=True, env=os.environ | {"MPICC": found[0]})
+    return target / ("debug" if profile == "dev" else profile) / "haul-mpi", None
 
 
 def look(root, name):

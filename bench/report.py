@@ -16,6 +16,8 @@ SERVER_CPU = ("server CPU s", "server_cpu_s", 1)
 REQUESTS = ("requests", "total_requests", 0)
 THROTTLED = ("throttled", "throttled", 0)
 COST = ("cost $", "cost_usd", 4)
+# Programs of haul, as labels of commands begin.
+OURS = ("haul", "haul-mpi")
 
 
 class Results:
@@ -68,7 +70,7 @@ class Results:
 
     def failed_itself(self):
         """Whether haul failed, or the benchmark. That a peer fails is a result, and reported."""
-        return bool(self.broken) or any(command.tool == "haul" for _, command, _ in self.failed)
+        return bool(self.broken) or any(command.label.split()[0] in OURS for _, command, _ in self.failed)
 
     def write(self):
         """Writes report.md and the plots beside the runs; gives the report's text."""

@@ -314,6 +314,7 @@ def a_source_that_changes(make, at):
     assert started.returncode in (0, 1), text
     for line in text.splitlines():
         assert "error:" not in line or " changed" in line or "d11" in line or "became shorter" in line, line
+    assert not hidden(dst), hidden(dst)
     run(make, 4, "sync", "-D", src, dst)
     alike(src, dst)
 
@@ -362,6 +363,16 @@ def what_can_not_work_is_refused(make, at):
             if "unshare" in text or "mount:" in text:
                 return "a rank can't be given another file system here"
             assert line in text, text
+        farfs = os.path.join(TARGET, "debug/farfs")
+        if os.path.exists("/dev/fuse") and os.path.exists(farfs):
+            # A file system that answers nothing, for longer than anybody waits.
+            os.mkfifo(f"{at}/held")
+            held = os.open(f"{at}/held", os.O_RDWR)
+            away = ["unshare", "-m", "sh", "-c", f'''{farfs} {at}/behind {src} --delay 600000000 < {at}/held > {at}/mounted &
+                    until grep -q farfs {at}/mounted; do sleep 0.05; done; exec "$0" "$@"''', binary(make)]
+            text = mixed(make, [binary(make)], away, "sync", "--patience", "2", src, dst)
+            os.close(held)
+            assert "Refused to start: rank 1 has not seen source and destination within 2 seconds" in text, text
     assert not os.listdir(dst), os.listdir(dst)
 
 

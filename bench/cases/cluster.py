@@ -1,6 +1,7 @@
 """One job by many workers (`haul fleet`): a million objects from bucket to bucket on 1, 2, 4 and 8 of them. Each worker may send so
 many requests a second, so that the processors of one machine are enough for all of them."""
 
+import datetime
 import json
 import re
 import subprocess
@@ -10,23 +11,47 @@ from cases.common import CloudCase, Command
 FULL, QUICK = 1_000_000, 2_000
 # Requests a second of each worker: eight of them are what two cores serve and send, with a build for development too.
 RATE_FULL, RATE_QUICK = 400, 100
+WORKERS_KILLED = (4,)
 WORKERS_FULL, WORKERS_QUICK = (1, 2, 4, 8), (1, 2)
 FROM, TO, JOBS, SIZE = "from", "to", "jobs", 1_000
 SECONDS_FULL = 6_500
+KILL_SECONDS, KILL_SECONDS_QUICK = 10, 2
 # The workers of one run, started and waited for; each says how many requests to the job's folder it made, and when it ended.
 RUN = """
 "$0" fleet create bench:{src} bench:{dst} --at bench:{jobs}/run --shards {shards} > /dev/null || exit
 i=0
 while [ $i -lt {workers} ]; do
-  ( "$0" fleet work bench:{jobs}/run --tpslimit {rate} --lease {lease} -v 2> worker-$i.log > /dev/null; echo $? > worker-$i.code ) &
+  ( "$0" fleet work bench:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2> worker-$i.log > /dev/null
+    echo $? > worker-$i.code ) &
   i=$((i + 1))
 done
 wait
 """
+# The same, while one after the other is killed every so many seconds, and started again as a scheduler does.
+RUN_KILLED = """
+"$0" fleet create bench:{src} bench:{dst} --at bench:{jobs}/run --shards {shards} > /dev/null || exit
+i=0 all=
+while [ $i -lt {workers} ]; do
+  ( while
+      "$0" fleet work bench:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2>> worker-$i.log > /dev/null &
+      echo $! > worker-$i.pid
+      wait $!
+      code=$?
+      [ $code = 137 ]
+    do :; done
+    echo $code > worker-$i.code ) &
+  all="$all $!"
+  i=$((i + 1))
+done
+( n=0; while sleep {every}; do kill -9 $(cat worker-$((n % {workers})).pid); n=$((n + 1)); echo $n > worker-killed; done ) 2> /dev/null &
+killer=$!
+wait $all
+kill $killer
+"""
 
 
 def cases(quick):
-    return [Fleet(quick)]
+    return [Fleet(quick), Killed(quick)]
 
 
 class Fleet(CloudCase):
@@ -37,13 +62,15 @@ class Fleet(CloudCase):
     limit = 7_200
     runs = 1
     flags = ("--preset", "aws-like", "--keep", "sizes")
-    columns = (("coordination %", "coordination_percent"), ("done twice %", "twice_percent"))
+    columns = (("coordination %", "coordination_percent"), ("done twice %", "twice_percent"), ("tail %", "tail_percent"))
+    script = RUN
 
     def __init__(self, quick):
         super().__init__()
         self.keys, self.rate = (QUICK, RATE_QUICK) if quick else (FULL, RATE_FULL)
         self.workers = WORKERS_QUICK if quick else WORKERS_FULL
         self.seconds = None if quick else SECONDS_FULL
+        self.every = KILL_SECONDS_QUICK if quick else KILL_SECONDS
         self.what = f"copy of {self.keys:,} objects by {', '.join(map(str, self.workers))} workers of {self.rate} requests a second each"
 
     def prepare(self, folder, tools, stack):
@@ -54,7 +81,9 @@ class Fleet(CloudCase):
     def commands(self):
         for workers in self.workers:
             lease = "60s" if self.keys >= FULL else "6s"
-            script = RUN.format(src=FROM, dst=TO, jobs=JOBS, shards=64, workers=workers, rate=self.rate, lease=lease)
+            script = self.script.format(
+                src=FROM, dst=TO, jobs=JOBS, shards=64, workers=workers, rate=self.rate, lease=lease, every=self.every
+            )
             yield Command(f"haul fleet {workers}", "sh", ["-c", script, self.haul], series="haul fleet", at=workers, folder=str(self.folder))
 
     def fresh(self, _command):
@@ -79,8 +108,43 @@ class Fleet(CloudCase):
             return f"the report says {outcome}"
         spent = sum(int(number) for log in self.folder.glob("worker-*.log") for number in FOLDER.findall(log.read_text()))
         run["coordination_percent"] = 100 * spent / max(run["total_requests"], 1)
-        run["twice_percent"] = 100 * outcome["unchanged"] / self.keys
+        copies = sum(number for kind, number in run["requests"].items() if "copy" in kind.lower())
+        run["twice_percent"] = 100 * (copies / self.keys - 1)
+        run["tail_percent"] = tail([log.read_text(encoding="utf-8") for log in self.folder.glob("worker-*.log")])
         return None
+
+
+class Killed(Fleet):
+    """The same by 4 workers, of which one is killed again and again."""
+
+    name = "cluster-fleet-killed"
+    script = RUN_KILLED
+    columns = (*Fleet.columns, ("killed", "killed"))
+
+    def __init__(self, quick):
+        super().__init__(quick)
+        self.workers = WORKERS_KILLED
+        self.seconds = None
+        self.what = f"copy of {self.keys:,} objects by {self.workers[0]} workers of {self.rate} requests a second, one killed every {self.every} s"
+
+    def check(self, command, run, whole):
+        killed = self.folder / "worker-killed"
+        run["killed"] = int(killed.read_text(encoding="ascii")) if killed.exists() else 0
+        return super().check(command, run, whole)
+
+
+def tail(logs):
+    """How much of the run's time it took from when the first worker had copied its last object until the last had, in percent."""
+    times = [[stamp(line) for line in log.splitlines() if line.endswith(": Copied (server-side copy)")] for log in logs]
+    lasts = [copied[-1] for copied in times if copied]
+    began = min((copied[0] for copied in times if copied), default=0)
+    took = max(lasts, default=0) - began
+    return 100 * (max(lasts) - min(lasts)) / took if took else 0.0
+
+
+def stamp(line):
+    """Seconds of a line of the log."""
+    return datetime.datetime.strptime(line[:26], "%Y/%m/%d %H:%M:%S.%f").timestamp()
 
 
 FOLDER = re.compile(r"(\d+) requests to the job's folder")

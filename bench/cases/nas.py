@@ -15,6 +15,7 @@ FOLDERS, EACH = 10, 20_000
 FULL, QUICK = 1_000, 100
 DELAY_US = 1_000
 START_SECONDS = 15
+NO_FUSE = "no file system can be mounted through FUSE here"
 
 
 def cases(quick):
@@ -41,12 +42,8 @@ class Nas(Case):
     def prepare(self, folder, tools, stack):
         self.folder = folder
         here, behind, there = Path(folder, "here"), Path(folder, "behind"), Path(folder, "nas")
-        argv = [tools.paths["farfs"], str(behind), str(there), "--delay", str(DELAY_US)]
-        server = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        stack.callback(end, server)
-        ready, _, _ = select.select([server.stdout], [], [], START_SECONDS)
-        if not ready or not server.stdout.readline().startswith("farfs "):
-            self.why = "no file system can be mounted through FUSE here"
+        if not mount(tools.paths["farfs"], behind, there, stack):
+            self.why = NO_FUSE
             return
         here.mkdir()
         self.files = data.tree(self.count, EACH, FOLDERS)
@@ -69,6 +66,15 @@ class Nas(Case):
 
     def discard(self, _command):
         remove(self.result)
+
+
+def mount(farfs, behind, there, stack):
+    """Shows the folder `behind` at `there`, a millisecond away, as long as `stack` lasts; the server, or None where FUSE can't be had."""
+    argv = [farfs, str(behind), str(there), "--delay", str(DELAY_US)]
+    server = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    stack.callback(end, server)
+    ready, _, _ = select.select([server.stdout], [], [], START_SECONDS)
+    return server if ready and server.stdout.readline().startswith("farfs ") else None
 
 
 def end(server):

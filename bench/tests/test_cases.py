@@ -1,14 +1,18 @@
 """The cases hang together: names, labels, points of comparison, and what the command line picks."""
 
 import contextlib
+import shutil
+import subprocess
+import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import bench
 import cases
 import peers
-from cases import lan, site
+from cases import cluster, lan, mpi, site
 
 FEW = {"files": 40, "changed": 5, "large": 3000, "small": 10}
 
@@ -62,6 +66,44 @@ class Cases(unittest.TestCase):
                 self.assertEqual(len(set(labels)), len(labels))
                 self.assertTrue({command.tool for command in commands} <= {"haul", *case.tools})
                 self.assertTrue({command.equal for command in commands} <= {None, *labels})
+
+    def test_the_tail_of_a_job_is_from_when_the_first_worker_has_no_more(self):
+        def log(*seconds):
+            return "".join(f"2026/11/24 10:00:{second:09.6f} INFO  : a/b: Copied (server-side copy)\n" for second in seconds)
+
+        self.assertEqual(cluster.tail([log(0, 8), log(1, 10) + "2026/11/24 10:00:30.000000 INFO  : end\n", ""]), 20)
+        self.assertEqual(cluster.tail([""]), 0)
+
+    def test_ranks_are_killed_until_a_run_ends_well(self):
+        with tempfile.TemporaryDirectory() as place:
+            rank = Path(place, "haul-mpi")
+            shutil.copy2(shutil.which("sleep"), rank)
+            # The first run waits to be killed.
+            script = f"mkdir {place}/begun 2>/dev/null || exit 0; {rank} 600; exit 1"
+            argv = [sys.executable, "-c", mpi.KILLER, "0.05", "sh", "-c", script]
+            ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((ended.returncode, ended.stdout), (0, "killed 1\n"), ended.stderr)
+
+    def test_commands_of_ranks_are_sound(self):
+        tools = peers.Tools({"mpirun": "/usr/bin/mpirun", "haul-mpi": "/x/haul-mpi"})
+        with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
+            case = next(case for case in cases.all_cases(True) if case.name == "cluster-small")
+            case.prepare(Path(place), tools, stack)
+            commands = list(case.commands())
+            self.assertEqual([command.at for command in commands if command.at], list(mpi.RANKS))
+            self.assertEqual(commands[2].words[:5], ["-n", "1", "/x/haul-mpi", "dcp", "-p"])
+            self.assertIsNotNone(case.check(commands[0], {}, True))
+            Path(place, "said").write_text("[now] Seconds: 1.250 on 4 ranks\n", encoding="utf-8")
+            shutil.copytree(case.src, case.dst)
+            run = {}
+            self.assertIsNone(case.check(commands[3], run, True))
+            self.assertEqual(run["own_s"], 1.25)
+
+    def test_without_mpi_its_cases_say_what_is_missing(self):
+        with unittest.mock.patch.dict("os.environ", PATH=""):
+            path, why = peers.obtain(Path("."), "haul-mpi", None, None, True, "dev")
+        self.assertIsNone(path)
+        self.assertIn("MPI is not installed", why)
 
     def test_a_lan_run_starts_with_old_files_and_is_right_after_a_copy(self):
         case = lan.Lan("a", FEW)

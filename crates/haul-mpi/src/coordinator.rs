@@ -55,6 +55,8 @@ pub struct Coordinator {
     /// What is given again: somebody was lost, or was stopped.
     again: VecDeque<Work>,
     leases: HashMap<u64, Lease>,
+    /// Large files that ranks were to begin that were given up since: tree and key.
+    begun_late: HashMap<u64, (u16, Raw)>,
     /// Leases of each rank.
     held: HashMap<usize, usize>,
     next: u64,
@@ -97,6 +99,7 @@ impl Coordinator {
             larges: Larges::new(left, job.verb == Verb::Check),
             again: VecDeque::new(),
             leases: HashMap::new(),
+            begun_late: HashMap::new(),
             held: HashMap::new(),
             next: 0,
             slots: slots.max(1),
@@ -182,8 +185,23 @@ impl Coordinator {
                 };
                 self.found(root, node, found);
             }
+            Said::Part(lease, bytes, crc) => {
+                let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
+                let Work::Piece { root, item, offset, len, .. } = &mut held.work else { return };
+                self.notes.push(Note::Piece(*root, item.key.clone(), (*offset, bytes, crc)));
+                *offset += bytes;
+                *len = len.saturating_sub(bytes);
+                self.totals.bytes += bytes;
+            }
             Said::Done(lease, done) => {
-                let Some(held) = self.leases.remove(&lease) else { return };
+                let Some(held) = self.leases.remove(&lease) else {
+                    if let (Some((root, key)), Some(Began::Anew(token) | Began::Whole(token))) =
+                        (self.begun_late.remove(&lease), done.began)
+                    {
+                        self.larges.discard_other(root, key, token);
+                    }
+                    return;
+                };
                 if held.rank != rank {
                     self.leases.insert(lease, held);
                     return;
@@ -264,8 +282,11 @@ impl Coordinator {
         if done.undone {
             return self.give_again(work);
         }
-        let pieces = matches!(work, Work::Piece { .. });
-        self.totals += Totals { differ: if pieces { 0 } else { done.totals.differ }, ..done.totals };
+        self.totals += match &work {
+            // A file that differs is counted once, and parts of a piece were counted before.
+            Work::Piece { len, .. } => Totals { differ: 0, bytes: done.totals.bytes.min(*len), ..done.totals },
+            _ => done.totals,
+        };
         self.lines.extend(done.lines);
         for problem in &done.problems {
             self.errors += 1;
@@ -315,14 +336,23 @@ impl Coordinator {
                 None => self.large_ended(id, false),
             },
             Work::Piece { id, root, item, offset, len, .. } => {
-                if let Some(crc) = done.crc.filter(|_| !failed) {
+                if let Some(crc) = done.crc.filter(|_| !failed && len > 0) {
                     self.notes.push(Note::Piece(root, item.key, (offset, len, crc)));
                 }
                 if let Some(arrived) = self.larges.piece(id, rank, !failed, done.totals.differ > 0) {
                     self.large_ended(id, arrived);
                 }
             }
-            Work::Publish { id, .. } => self.large_ended(id, !failed),
+            Work::Publish { id, .. } if failed => self.larges.discard(id),
+            Work::Publish { id, .. } => self.large_ended(id, true),
+            Work::Discard { id, root, key, .. } => {
+                if !failed {
+                    self.notes.push(Note::Ended(root, key));
+                }
+                if let Some(id) = id {
+                    self.large_ended(id, false);
+                }
+            }
             Work::Finish { dirs } | Work::Rmdir { dirs } => {
                 for (_, node, ..) in dirs {
                     self.complete(node);
@@ -334,7 +364,9 @@ impl Coordinator {
 
     fn large_ended(&mut self, id: u32, arrived: bool) {
         let Some(Large { root, node, item, differs, .. }) = self.larges.remove(id) else { return };
-        self.notes.push(Note::Ended(root, item.key.clone()));
+        if arrived {
+            self.notes.push(Note::Ended(root, item.key.clone()));
+        }
         if self.job.verb == Verb::Check {
             self.totals.differ += u64::from(differs);
             self.totals.files += 1;
@@ -385,6 +417,9 @@ impl Coordinator {
 
     /// After everything that changes: deletions begin when all is copied, and only if nothing went wrong.
     fn go_on(&mut self) {
+        if self.leases.is_empty() && self.errors == 0 && self.is_copied() {
+            self.larges.discard_left();
+        }
         if self.deleting || self.extra.is_empty() || !self.leases.is_empty() || !self.is_copied() {
             return;
         }
@@ -426,7 +461,7 @@ impl Coordinator {
         if let Some(work) = self.again.pop_front() {
             return Some(work);
         }
-        if let Some(work) = self.larges.publish(rank) {
+        if let Some(work) = self.larges.publish(rank).or_else(|| self.larges.discarded()) {
             return Some(work);
         }
         if let Some((root, ..)) = self.to_link.front() {
@@ -495,6 +530,9 @@ impl Coordinator {
         let lost: Vec<u64> = self.leases.iter().filter(|(_, held)| held.rank == rank).map(|(id, _)| *id).collect();
         for lease in lost {
             if let Some(held) = self.leases.remove(&lease) {
+                if let Work::Begin { root, item, .. } = &held.work {
+                    self.begun_late.insert(lease, (*root, item.key.clone()));
+                }
                 self.give_again(held.work);
             }
         }

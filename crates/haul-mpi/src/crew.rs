@@ -74,9 +74,10 @@ async fn one(shared: &Arc<Shared>, lease: u64, work: Work) -> Done {
         Work::Links { root, names } => files::link(shared, root, &names).await,
         Work::Begin { root, item, left, .. } => pieces::begin(shared, root, &item, left).await,
         Work::Piece { root, item, token, offset, len, crc, .. } => {
-            pieces::piece(shared, root, &item, &token, offset..offset + len, crc).await
+            pieces::piece(shared, (lease, root), &item, &token, offset..offset + len, crc).await
         }
         Work::Publish { root, item, token, .. } => pieces::publish(shared, root, &item, &token).await,
+        Work::Discard { root, key, token, .. } => pieces::discard(shared, root, &key, &token).await,
         Work::Finish { dirs } => {
             let dirs: Vec<(u16, Key, bool)> =
                 dirs.into_iter().map(|(r, _, key, new)| (r, Key::new(&key), new)).collect();

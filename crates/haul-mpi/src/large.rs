@@ -51,6 +51,8 @@ pub struct Larges {
     /// Ranges of these are left.
     active: BTreeSet<(u64, u32)>,
     publish: VecDeque<(usize, u32)>,
+    /// What is removed: its number if it is one of this run's, tree, key, where it was written.
+    discard: VecDeque<(Option<u32>, u16, Raw, Raw)>,
     left: Rest,
     compare: bool,
     next: u32,
@@ -65,6 +67,7 @@ impl Larges {
             begin: BTreeSet::new(),
             active: BTreeSet::new(),
             publish: VecDeque::new(),
+            discard: VecDeque::new(),
             left,
             compare,
             next: 0,
@@ -79,7 +82,7 @@ impl Larges {
 
     /// None is left.
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && self.discard.is_empty()
     }
 
     /// Pieces that somebody has.
@@ -185,11 +188,35 @@ impl Larges {
         if large.out > 0 || !large.is_given() {
             return None;
         }
-        if large.failed || self.compare {
-            return Some(!large.failed);
+        match (self.compare, large.failed) {
+            (true, failed) => return Some(!failed),
+            (false, true) => self.discard(id),
+            (false, false) => self.publish.push_back((rank, id)),
         }
-        self.publish.push_back((rank, id));
         None
+    }
+
+    /// What was written of a file is removed. Where no room is left nothing more is given out, and the next run goes on with it.
+    pub fn discard(&mut self, id: u32) {
+        let Some(large) = self.files.get(&id) else { return };
+        self.discard.push_back((Some(id), large.root, large.item.key.clone(), large.token.clone().unwrap_or_default()));
+    }
+
+    /// A rank that was given up had begun a file, which another has begun anew since.
+    pub fn discard_other(&mut self, root: u16, key: Raw, token: Raw) {
+        self.discard.push_back((None, root, key, token));
+    }
+
+    /// All large files were met: what an earlier run left of others is removed.
+    pub fn discard_left(&mut self) {
+        let left = self.left.drain().map(|((root, _), left)| (None, root, left.key, left.token));
+        self.discard.extend(left);
+    }
+
+    /// The next that is removed.
+    pub fn discarded(&mut self) -> Option<Work> {
+        let (id, root, key, token) = self.discard.pop_front()?;
+        Some(Work::Discard { id, root, key, token })
     }
 
     /// A piece that somebody had and nobody will bring.
@@ -197,8 +224,12 @@ impl Larges {
         self.out = self.out.saturating_sub(1);
         let Some(large) = self.files.get_mut(&id) else { return };
         large.out -= 1;
-        large.todo.push(range);
-        self.active.insert((large.item.size, id));
+        if !large.failed {
+            large.todo.push(range);
+            self.active.insert((large.item.size, id));
+        } else if large.out == 0 {
+            self.discard(id);
+        }
     }
 
     /// A file that is whole: by preference one whose last piece this rank brought.

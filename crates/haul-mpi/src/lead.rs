@@ -14,6 +14,7 @@ use crate::{
 };
 use jiff::Zoned;
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     sync::{
         Arc,
@@ -95,7 +96,8 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
     let opened = runtime.block_on(Shared::open((*job).clone(), 0, says));
     let slots = share.slots(opened.as_ref().map_or(1, Shared::concurrency));
     peers[0].slots = slots;
-    let ready = gather(wire, &mut peers);
+    let patience = Duration::from_secs(job.patience);
+    let ready = gather(|| wire.receive(), &mut peers, patience);
     let ready = ready.and(opened);
     runtime.block_on(made.remove(ready.is_err()));
     let shared = match ready {
@@ -116,7 +118,7 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         peers,
         crew: Some(crew),
         journal: kept,
-        patience: Duration::from_secs(job.patience),
+        patience,
         clock,
         job,
     };
@@ -131,30 +133,44 @@ impl Peer {
     }
 }
 
-/// Waits until every rank has said whether it can take part.
-fn gather(wire: &mut Wire, peers: &mut [Peer]) -> Result<(), String> {
-    let mut missing = peers.len() - 1;
+/// Waits until every rank has said whether it can take part. Who says nothing for too long, as its file system doesn't answer, is lost.
+fn gather(
+    mut receive: impl FnMut() -> Option<Arrived<Said>>,
+    peers: &mut [Peer],
+    patience: Duration,
+) -> Result<(), String> {
+    let mut missing: BTreeSet<usize> = (1..peers.len()).collect();
     let mut refused = None;
-    while missing > 0 {
-        match wire.receive::<Said>() {
+    let until = Instant::now() + patience;
+    while !missing.is_empty() {
+        match receive() {
             Some(Arrived::Said(rank, Said::Ready(Ok(slots)))) => {
                 peers[rank].slots = slots;
-                missing -= 1;
+                missing.remove(&rank);
             }
-            Some(Arrived::Said(_, Said::Ready(Err(line)))) => {
+            Some(Arrived::Said(rank, Said::Ready(Err(line)))) => {
                 refused.get_or_insert(line);
-                missing -= 1;
+                missing.remove(&rank);
             }
             Some(Arrived::Said(..)) => {}
             Some(Arrived::Other(rank, version)) => {
                 let ours = env!("CARGO_PKG_VERSION");
                 refused = Some(format!("Refused to start: rank {rank} is {version}, and this is haul-mpi {ours}"));
+                // It leaves as soon as it hears another version.
                 peers[rank].bye = true;
-                missing -= 1;
+                missing.remove(&rank);
+            }
+            None if Instant::now() > until => {
+                missing.iter().for_each(|rank| peers[*rank].lost = true);
+                let first = missing.first().copied().unwrap_or_default();
+                let others = if missing.len() > 1 { format!(", and {} others,", missing.len() - 1) } else { "".into() };
+                let secs = patience.as_secs();
+                return Err(refused.unwrap_or_else(|| {
+                    format!("Refused to start: rank {first}{others} has not seen source and destination within {secs} seconds")
+                }));
             }
             None => std::thread::sleep(LONGEST),
         }
-        wire.sent();
     }
     peers.iter_mut().for_each(|peer| peer.heard = Instant::now());
     refused.map_or(Ok(()), Err)
@@ -359,4 +375,31 @@ fn end(wire: &mut Wire, peers: &mut [Peer], code: u8, patience: Duration) -> End
 
 fn error(verb: Verb, line: &str) {
     let _ = writeln!(std::io::stderr(), "haul-mpi {}: {line}", verb.name());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_does_not_answer_is_not_waited_for_without_end() {
+        let peers = || vec![Peer::new(); 4];
+        let refused = |said: Vec<Arrived<Said>>, peers: &mut [Peer]| {
+            let mut said = said.into_iter();
+            gather(|| said.next(), peers, Duration::from_millis(5)).err()
+        };
+        let ready = |rank| Arrived::Said(rank, Said::Ready(Ok(2)));
+        let mut all = peers();
+        assert_eq!(refused(vec![ready(2), ready(1), ready(3)], &mut all), None);
+        let mut some = peers();
+        let line = "Refused to start: rank 2 has not seen source and destination within 0 seconds";
+        assert_eq!(refused(vec![ready(3), ready(1)], &mut some).as_deref(), Some(line));
+        assert_eq!(some.iter().map(|peer| peer.lost).collect::<Vec<_>>(), [false, false, true, false]);
+        let line = "Refused to start: rank 1, and 2 others, has not seen source and destination within 0 seconds";
+        assert_eq!(refused(vec![], &mut peers()).as_deref(), Some(line));
+        // What another rank has against it is said in any case.
+        let other = Arrived::Other(1, "haul-mpi 0.0.1".into());
+        let line = "Refused to start: rank 1 is haul-mpi 0.0.1, and this is haul-mpi 0.1.0";
+        assert_eq!(refused(vec![other], &mut peers()).as_deref(), Some(line));
+    }
 }

@@ -6,6 +6,7 @@ mod coordinator;
 mod crew;
 mod dirs;
 mod files;
+mod guard;
 mod journal;
 mod large;
 mod lead;
@@ -25,7 +26,12 @@ mod work;
 
 use clap::Parser as _;
 use mpi::{Threading, topology::Communicator as _};
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
+
+/// Until all ranks are there: thousands of them take a while.
+const TOGETHER: Duration = Duration::from_secs(300);
+/// Until MPI has ended, which all ranks do at one time.
+pub(crate) const END: Duration = Duration::from_secs(30);
 
 #[allow(clippy::disallowed_methods)] // What launchers tell.
 fn main() -> ExitCode {
@@ -39,6 +45,8 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
+    let line = format!("MPI has not brought all ranks together within {} seconds", TOGETHER.as_secs());
+    let together = guard::arm(TOGETHER, 1, Some(line));
     // The main thread alone uses MPI; more isn't asked for, since not every MPI has it.
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
         eprintln!("haul-mpi: MPI can't be started");
@@ -60,11 +68,14 @@ fn main() -> ExitCode {
     };
     rank::watch_signals(&runtime);
     let share = node::share(&world);
+    drop(together);
     let mut wire = wire::Wire::new(universe.world());
     if wire.rank() > 0 {
         return ExitCode::from(rank::run(&mut wire, share, &runtime));
     }
     let ended = lead::run(typed, &mut wire, share, &runtime);
+    // The end of MPI waits for all ranks, and so may MPI_Abort.
+    guard::arm(END, ended.code, None).for_good();
     if !ended.together {
         // Who is lost would be waited for at the end of MPI.
         world.abort(i32::from(ended.code));

@@ -2,16 +2,27 @@
 
 use crate::{
     shared::{Shared, Sides},
-    work::{Began, Done, Item, Left, Raw},
+    work::{Began, Done, Item, Left, Raw, Said},
 };
 use bytes::BytesMut;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Mtime, Result};
 use haul_store::{AttributesBatch, AttributesItem, Body, Late, Part, Payload, Resumed, Upload, WriteSpec};
 use rustix::{fs::SeekFrom, io::Errno};
-use std::{fs::File, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
+use std::{
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Bytes read and written at a time: fits a core's cache, and is a whole request to most file systems of networks.
 const BLOCK: u64 = 1 << 20;
+/// How often what is written of a piece is told of before its end, so that little is written twice when ranks are killed: seldomer
+/// the longer the job runs, of which such a share may be lost, since the journal keeps it all.
+const TOLD_SOONEST: Duration = Duration::from_millis(250);
+const TOLD_LATEST: Duration = Duration::from_secs(10);
+const TOLD_SHARE: u32 = 64;
 
 fn spec(shared: &Shared, item: &Item) -> WriteSpec {
     // What is never written is a hole; the publish sets the size.
@@ -69,24 +80,51 @@ async fn begin_one(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Le
     let dense = u64::try_from(st.st_blocks).unwrap_or(0) * 512 >= item.size && !shared.job.sparse;
     // A dense file has its space reserved.
     let upload = sides.dst.write(&to, WriteSpec { sparse: !dense, ..spec(shared, item) }).await?;
+    let began = begun(&*upload, &source, &to).await;
+    match &began {
+        Ok(Began::Whole(_)) => shared.moved(item.size),
+        Ok(_) => {}
+        Err(_) => _ = upload.abort().await,
+    }
+    began
+}
+
+/// Under which hidden name, and whether its bytes are there already.
+async fn begun(upload: &dyn Upload, source: &File, to: &Key) -> Result<Began> {
     let token = upload.token().await?;
     let token = Raw::from(token.ok_or_else(|| Error::new(ErrorKind::Unsupported, "write", "it has no hidden name"))?);
-    let target = file(upload.read_back(0..0).await?, &to)?;
+    let target = file(upload.read_back(0..0).await?, to)?;
     // Where file systems share blocks nothing need be copied.
-    match rustix::fs::ioctl_ficlone(&*target, &*source) {
-        Ok(()) => {
-            shared.moved(item.size);
-            Ok(Began::Whole(token))
-        }
-        Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(io("write", &to)(errno.into())),
+    match rustix::fs::ioctl_ficlone(&*target, source) {
+        Ok(()) => Ok(Began::Whole(token)),
+        Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => Err(io("write", to)(errno.into())),
         Err(_) => Ok(Began::Anew(token)),
     }
+}
+
+/// Removes what was written of a file.
+pub async fn discard(shared: &Arc<Shared>, root: u16, key: &[u8], token: &[u8]) -> Done {
+    let sides = &shared.sides[usize::from(root)];
+    let to = sides.to(&Key::new(key));
+    let removed = match sides.dst.resumable() {
+        Some(resumable) => resumable.discard(&to, token).await,
+        None => Ok(false),
+    };
+    let mut done = Done::default();
+    match removed {
+        // With its directory, too.
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+            done.problems.push(shared.problem(root, key, &error));
+        }
+        _ => {}
+    }
+    done
 }
 
 /// Brings a range over. Where an earlier run did, looks whether it is there.
 pub async fn piece(
     shared: &Arc<Shared>,
-    root: u16,
+    (lease, root): (u64, u16),
     item: &Item,
     token: &[u8],
     range: Range<u64>,
@@ -94,7 +132,7 @@ pub async fn piece(
 ) -> Done {
     let result = match shared.job.verb {
         crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
-        _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
+        _ => bring(shared, (lease, root), item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
     };
     let mut done = Done::default();
     match result {
@@ -115,7 +153,7 @@ fn stopped() -> Error {
 
 async fn bring(
     shared: &Arc<Shared>,
-    root: u16,
+    (lease, root): (u64, u16),
     item: &Item,
     token: &[u8],
     range: Range<u64>,
@@ -136,6 +174,8 @@ async fn bring(
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     let mut buffer = BytesMut::zeroed(BLOCK as usize);
     let mut at = range.start;
+    let (mut told, mut told_at) = (at, Instant::now());
+    let tell_every = (shared.began.elapsed() / TOLD_SHARE).clamp(TOLD_SOONEST, TOLD_LATEST);
     for run in runs(&source, range.clone(), &key)? {
         shared.moved(run.start - at);
         at = run.start;
@@ -152,6 +192,11 @@ async fn bring(
             buffer = block.try_into_mut().unwrap_or_else(|_| BytesMut::zeroed(BLOCK as usize));
             at += len as u64;
             shared.moved(len as u64);
+            if told_at.elapsed() >= tell_every && at < range.end {
+                let crc = std::mem::replace(&mut hasher, Hasher::new(&[Algo::Crc64Nvme])).finish().crc64();
+                shared.say(Said::Part(lease, at - told, crc.unwrap_or_default()));
+                (told, told_at) = (at, Instant::now());
+            }
         }
     }
     shared.moved(range.end - at);
@@ -232,9 +277,6 @@ async fn publish_one(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8])
     if let Some(want) = item.version(sides.device)
         && now.version.as_ref() != Some(&want)
     {
-        if let Some(resumable) = sides.dst.resumable() {
-            let _ = resumable.discard(&to, token).await;
-        }
         return Err(Error::new(ErrorKind::Changed, "copy", "changed while it was copied").with_key(&key));
     }
     let upload = match resume(sides, &to, token, spec(shared, item)).await {

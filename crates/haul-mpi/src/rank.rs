@@ -1,8 +1,9 @@
 //! A rank that isn't the first: does what it is told, says what it did, and shows that it lives.
 
 use crate::{
+    END,
     crew::Crew,
-    node,
+    guard, node,
     shared::Shared,
     wire::{Arrived, Wire},
     work::{Said, Told},
@@ -21,6 +22,11 @@ pub const SHORTEST: Duration = Duration::from_micros(20);
 pub const LONGEST: Duration = Duration::from_millis(1);
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_millis(500);
+/// A first rank that says nothing for so long is dead, and the launcher lets the others live, as srun may. Until then it may wait for
+/// its own disk.
+const LEAD_SILENT: Duration = Duration::from_secs(3600);
+/// A loop that took longer was suspended together with the first rank.
+const LOOP: Duration = Duration::from_secs(1);
 /// Messages that may wait in MPI before threads have to wait.
 const UNDER_WAY: usize = 64;
 /// Messages of the threads that may wait to be sent.
@@ -43,6 +49,16 @@ pub fn watch_signals(runtime: &tokio::runtime::Runtime) {
     }
 }
 
+/// Says the last word, and waits until it is sent. The end of MPI waits for all ranks, and the first rank for as long as it has
+/// patience; then it ends them all.
+fn bye(wire: &mut Wire, patience: Duration, code: u8) {
+    guard::arm(patience + 2 * END, code, None).for_good();
+    wire.send(0, &Said::Bye);
+    while wire.sent() > 0 {
+        std::thread::sleep(LONGEST);
+    }
+}
+
 /// Takes part until it is told that all is done; gives the exit code.
 pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> u8 {
     let (says, said) = sync_channel(SAID);
@@ -51,17 +67,24 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
     let mut patience = Duration::from_secs(60);
     let (mut beats, mut last_beat, mut idle) = (0u64, Instant::now(), SHORTEST);
     let mut sent_at = std::collections::VecDeque::new();
+    let (mut silent, mut looked) = (Duration::ZERO, Instant::now());
     loop {
         let mut busy = false;
+        silent += looked.elapsed().min(LOOP);
+        looked = Instant::now();
+        if silent > LEAD_SILENT.max(10 * patience) {
+            let secs = silent.as_secs();
+            let line = format!("rank {}: the first rank has said nothing for {secs} seconds", wire.rank());
+            guard::arm(Duration::ZERO, 1, Some(line)).for_good();
+            silent = Duration::ZERO;
+        }
         while let Some(arrived) = wire.receive::<Told>() {
             busy = true;
+            silent = Duration::ZERO;
             match arrived {
                 Arrived::Other(..) => {
                     // The first rank finds out by this answer, and ends the others.
-                    wire.send(0, &Said::Bye);
-                    while wire.sent() > 0 {
-                        std::thread::sleep(LONGEST);
-                    }
+                    bye(wire, patience, 1);
                     return 1;
                 }
                 Arrived::Said(_, Told::Start(job, proof)) => {
@@ -102,10 +125,7 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                         crew.shared.stop.store(true, Ordering::Relaxed);
                         crew.end();
                     }
-                    wire.send(0, &Said::Bye);
-                    while wire.sent() > 0 {
-                        std::thread::sleep(LONGEST);
-                    }
+                    bye(wire, patience, code);
                     return code;
                 }
             }

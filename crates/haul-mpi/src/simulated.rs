@@ -1,9 +1,9 @@
 //! The coordinator with ranks that are only played: a tree of names, and by turns of chance what ranks do, say late, or never say.
 
 use crate::{
-    coordinator::Coordinator,
+    coordinator::{Coordinator, Note},
     journal::Rest,
-    work::{Began, Done, Found, Item, Job, Pin, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
+    work::{Began, Done, Found, Item, Job, Left, Pin, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
 };
 use haul_core::Kind;
 use std::{
@@ -55,6 +55,8 @@ struct World {
     dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<Item>)>,
     there: BTreeSet<Vec<u8>>,
     pieces: BTreeMap<Vec<u8>, u64>,
+    /// Hidden names of large files.
+    partial: BTreeSet<Vec<u8>>,
     finished: BTreeSet<Vec<u8>>,
     deleted: BTreeSet<Vec<u8>>,
     failing: bool,
@@ -80,8 +82,8 @@ impl World {
             );
             open.extend(below);
         }
-        let (there, pieces, finished, deleted) = Default::default();
-        World { dirs, there, pieces, finished, deleted, failing }
+        let (there, pieces, partial, finished, deleted) = Default::default();
+        World { dirs, there, pieces, partial, finished, deleted, failing }
     }
 
     fn find(&self, key: &[u8]) -> Vec<Item> {
@@ -127,12 +129,27 @@ impl World {
                     self.there.insert(item.key.to_vec());
                 }
             }
-            Work::Begin { item, .. } => done.began = Some(Began::Anew(item.key.clone())),
+            Work::Begin { item, left, .. } => {
+                assert!(left.is_none());
+                let token = [&item.key[..], format!("#{lease}").as_bytes()].concat();
+                self.partial.insert(token.clone());
+                done.began = Some(Began::Anew(Raw::from(token)));
+            }
+            Work::Piece { item, offset, .. } if self.failing && item.key.ends_with(b"f3") && *offset > 0 => {
+                done.problems.push(Problem { line: "f3".into(), full: false, vanished: false });
+            }
             Work::Piece { item, len, .. } => {
+                // A part of it is told before the rest.
+                said.push(Said::Part(lease, len / 3, 1));
                 *self.pieces.entry(item.key.to_vec()).or_default() += len;
                 done.crc = Some(1);
             }
-            Work::Publish { item, .. } => {
+            Work::Publish { item, .. } if self.failing && item.key.ends_with(b"f4") => {
+                done.problems.push(Problem { line: "f4".into(), full: false, vanished: false });
+            }
+            Work::Discard { token, .. } => _ = self.partial.remove(token.as_slice()),
+            Work::Publish { item, token, .. } => {
+                self.partial.remove(token.as_slice());
                 assert!(self.pieces[item.key.as_slice()] >= item.size, "published before it is whole");
                 self.there.insert(item.key.to_vec());
             }
@@ -168,7 +185,11 @@ impl World {
 fn play(seed: u64, failing: bool) {
     let chance = &mut Chance(seed);
     let mut world = World::new(chance, failing);
-    let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::new());
+    // An earlier run left a part of a file that the source has no more.
+    let pin = Pin { ino: 99, ctime: (0, 0) };
+    let left = Left { key: Raw::from("gone"), token: Raw::from("gone#"), pin, pieces: vec![(0, 1, 1)] };
+    world.partial.insert(left.token.to_vec());
+    let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::from([((0, 99), left)]));
     let mut under_way: Vec<(usize, Vec<Said>)> = Vec::new();
     for turn in 0.. {
         assert!(turn < 100_000, "seed {seed}: it doesn't end");
@@ -193,7 +214,7 @@ fn play(seed: u64, failing: bool) {
     }
     let names = |world: &World| world.dirs.values().flat_map(|(_, files)| files.clone()).collect::<Vec<_>>();
     for file in names(&world) {
-        let failed = failing && file.key.ends_with(b"f3");
+        let failed = failing && (file.key.ends_with(b"f3") || file.key.ends_with(b"f4") && file.size >= LARGE);
         assert!(
             failed || world.there.contains(file.key.as_slice()),
             "seed {seed}: {:?} is missing",
@@ -201,10 +222,42 @@ fn play(seed: u64, failing: bool) {
         );
     }
     assert_eq!(world.finished.len(), world.dirs.len(), "seed {seed}");
+    // Who was given up and hasn't said what he began keeps it from us.
+    for said in under_way.iter().flat_map(|(_, said)| said) {
+        if let Said::Done(_, Done { began: Some(Began::Anew(token)), .. }) = said {
+            world.partial.remove(token.as_slice());
+        }
+    }
+    // After an error there is a next run, which may go on with it.
+    let kept = BTreeSet::from_iter((state.errors > 0).then(|| b"gone#".to_vec()));
+    assert_eq!(world.partial, kept, "seed {seed}: partial files that nobody goes on with");
     match state.errors {
         0 => assert!(world.dirs.keys().all(|dir| world.deleted.contains(&[&dir[..], b"x"].concat())), "seed {seed}"),
         _ => assert!(world.deleted.is_empty(), "seed {seed}: deleted after an error"),
     }
+}
+
+#[test]
+fn what_is_told_of_a_piece_is_not_done_again() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 1, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
+    state.take(0, Said::Found(look, found));
+    let (begin, _) = state.next(0).unwrap();
+    let began = Some(Began::Anew(Raw::from("hidden")));
+    state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
+    let Some((lease, Work::Piece { offset: 0, len, .. })) = state.next(1) else { panic!("no piece") };
+    state.take(1, Said::Part(lease, 1000, 7));
+    assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (0, 1000, 7))));
+    state.lost(1);
+    // It says so too late.
+    state.take(1, Said::Part(lease, 1000, 7));
+    let Some((lease, Work::Piece { offset: 1000, len: rest, .. })) = state.next(2) else { panic!("no rest") };
+    assert_eq!(rest, len - 1000);
+    let totals = Totals { bytes: rest, ..Totals::default() };
+    state.take(2, Said::Done(lease, Done { crc: Some(8), totals, ..Done::default() }));
+    assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (1000, rest, 8))));
+    assert_eq!(state.totals.bytes, len);
 }
 
 #[test]

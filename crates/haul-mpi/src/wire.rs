@@ -3,7 +3,8 @@
 
 use mpi::{
     Count,
-    point_to_point::{Destination as _, MatchedReceiveVec as _, Source as _},
+    datatype::Equivalence as _,
+    point_to_point::{Destination as _, Source as _},
     request::{Request, StaticScope},
     topology::{Communicator as _, SimpleCommunicator},
 };
@@ -12,13 +13,26 @@ use serde::{Serialize, de::DeserializeOwned};
 /// Begins every message. Another version of haul-mpi may write the rest in another way.
 const VERSION: &[u8] = concat!("haul-mpi ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 
-/// Messages under way keep their bytes until MPI has them.
-type Sending = Request<'static, [u8], StaticScope>;
+/// Messages under way keep their bytes until MPI is done with them.
+type UnderWay = Request<'static, [u8], StaticScope>;
 
 /// All ranks.
 pub struct Wire {
     world: SimpleCommunicator,
-    sending: Vec<(Option<Sending>, *mut [u8])>,
+    sending: Vec<(Option<UnderWay>, *mut [u8])>,
+    coming: Vec<Coming>,
+}
+
+/// A message that was announced. Its sender may stop before all of it is here.
+struct Coming {
+    from: usize,
+    request: Option<UnderWay>,
+    bytes: *mut [u8],
+}
+
+/// This program's version, as it stands in the program: a test changes it there, to have two of them.
+fn version() -> &'static [u8] {
+    std::hint::black_box(VERSION)
 }
 
 /// What arrived.
@@ -32,7 +46,7 @@ pub enum Arrived<T> {
 impl Wire {
     /// Of all ranks of this communicator.
     pub fn new(world: SimpleCommunicator) -> Wire {
-        Wire { world, sending: Vec::new() }
+        Wire { world, sending: Vec::new(), coming: Vec::new() }
     }
 
     /// This rank's number.
@@ -47,7 +61,7 @@ impl Wire {
 
     /// Sends a message; returns at once.
     pub fn send(&mut self, to: usize, message: &impl Serialize) {
-        let mut bytes = VERSION.to_vec();
+        let mut bytes = version().to_vec();
         rmp_serde::encode::write(&mut bytes, message).expect("messages are plain data");
         debug_assert!(Count::try_from(bytes.len()).is_ok());
         let bytes: *mut [u8] = Box::into_raw(bytes.into_boxed_slice());
@@ -78,11 +92,22 @@ impl Wire {
         self.sending.len()
     }
 
-    /// The next message, if one is there.
+    /// The next message, if one is there whole.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Option<Arrived<T>> {
-        let (bytes, status) = self.world.any_process().immediate_matched_probe()?.matched_receive_vec::<u8>();
-        let from = status.source_rank() as usize;
-        let ours = bytes.strip_prefix(VERSION).and_then(|rest| rmp_serde::from_slice(rest).ok());
+        let (from, bytes) = loop {
+            if let Some(arrived) = self.arrived() {
+                break arrived;
+            }
+            let (message, status) = self.world.any_process().immediate_matched_probe()?;
+            let count = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or(0);
+            let bytes: *mut [u8] = Box::into_raw(vec![0u8; count].into_boxed_slice());
+            // SAFETY: nobody else touches these bytes until `arrived` takes them back, after MPI has said that it is done with them.
+            #[allow(unsafe_code)]
+            let buffer: &'static mut [u8] = unsafe { &mut *bytes };
+            let request = Some(message.immediate_matched_receive_into(StaticScope, buffer));
+            self.coming.push(Coming { from: status.source_rank() as usize, request, bytes });
+        };
+        let ours = bytes.strip_prefix(version()).and_then(|rest| rmp_serde::from_slice(rest).ok());
         Some(match ours {
             Some(message) => Arrived::Said(from, message),
             None => {
@@ -92,8 +117,30 @@ impl Wire {
         })
     }
 
-    /// Forgets what can't be sent any more: nobody is there to take it.
+    /// The first message that is here whole. Those of one rank come in the order in which it sent them.
+    fn arrived(&mut self) -> Option<(usize, Box<[u8]>)> {
+        for at in 0..self.coming.len() {
+            let from = self.coming[at].from;
+            if self.coming[..at].iter().any(|before| before.from == from) {
+                continue;
+            }
+            let coming = &mut self.coming[at];
+            match coming.request.take().map(|request| request.test()) {
+                Some(Err(still)) => coming.request = Some(still),
+                _ => {
+                    let Coming { bytes, .. } = self.coming.remove(at);
+                    // SAFETY: made by `Box::into_raw` in `receive`, and MPI is done with them; this entry was removed.
+                    #[allow(unsafe_code)]
+                    return Some((from, unsafe { Box::from_raw(bytes) }));
+                }
+            }
+        }
+        None
+    }
+
+    /// Forgets what can't be sent or received any more: nobody is there to take or to send it.
     pub fn abandon(&mut self) {
         std::mem::take(&mut self.sending).into_iter().for_each(std::mem::forget);
+        std::mem::take(&mut self.coming).into_iter().for_each(std::mem::forget);
     }
 }

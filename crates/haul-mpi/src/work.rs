@@ -242,6 +242,17 @@ pub enum Work {
         /// Where it was written.
         token: Raw,
     },
+    /// Remove what was written of a large file that nobody goes on with.
+    Discard {
+        /// Its number; `None` where an earlier run left it.
+        id: Option<u32>,
+        /// Which tree.
+        root: u16,
+        /// The name that it was to have.
+        key: Raw,
+        /// Where it was written.
+        token: Raw,
+    },
     /// Give directories their attributes: all that is in them is done.
     Finish {
         /// The directories.
@@ -384,6 +395,8 @@ pub struct Done {
 pub enum Said {
     /// More was found in a directory that is still looked at.
     Found(u64, Found),
+    /// So many more bytes of a piece are written, and their CRC-64; the lease is of the rest from now on.
+    Part(u64, u64, u64),
     /// A lease ended.
     Done(u64, Done),
     /// The rank lives: number of the beat, bytes moved so far, it was told to stop.

@@ -3,17 +3,13 @@
 
 use clap::{Arg, Command, value_parser};
 use haul_testkit::fuse::{Habits, Mounted};
-use std::{
-    io::{copy, sink, stdin},
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::stdin, path::PathBuf, process::ExitCode, time::Duration};
 
 const ABOUT: &str = "A folder shown at a second place, as far away as one likes; needs root and /dev/fuse";
 
 const MORE: &str = "\
 When it is mounted it prints one line: farfs PLACE
+For each line of its input it prints how many bytes were written so far: written BYTES
 It is unmounted when standard input is closed, or the process ends in any other way.";
 
 fn main() -> ExitCode {
@@ -35,7 +31,9 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     println!("farfs {}", place("PLACE").display());
-    let _ = copy(&mut stdin(), &mut sink());
+    for _ in stdin().lines().map_while(Result::ok) {
+        println!("written {}", mounted.written());
+    }
     drop(mounted);
     ExitCode::SUCCESS
 }

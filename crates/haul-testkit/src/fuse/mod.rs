@@ -15,7 +15,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -89,6 +89,8 @@ pub struct Habits {
 struct Waiting {
     now: AtomicUsize,
     most: AtomicUsize,
+    /// Bytes of all requests to write.
+    written: AtomicU64,
 }
 
 impl Waiting {
@@ -154,6 +156,11 @@ impl Mounted {
     /// How many requests waited for their answers at the same time, at most so far; 0 without a delay.
     pub fn most_at_once(&self) -> usize {
         self.waiting.most.load(Ordering::Acquire)
+    }
+
+    /// Bytes that were written so far.
+    pub fn written(&self) -> u64 {
+        self.waiting.written.load(Ordering::Relaxed)
     }
 
     /// Nothing goes wrong any more.

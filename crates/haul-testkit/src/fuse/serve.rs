@@ -17,7 +17,7 @@ use std::{
         fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink},
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -546,6 +546,7 @@ impl Filesystem for Shown {
             self.check(&self.path(ino)?, |of| matches!(of, Of::Write(room) if end > *room))?;
             self.file(fh)?.write_all_at(data, offset)?;
             lock(&self.state).open.entry(fh.0).and_modify(|open| open.written = true);
+            self.waiting.written.fetch_add(data.len() as u64, Ordering::Relaxed);
             Ok::<_, Errno>(data.len() as u32)
         };
         match write() {
