@@ -1,5 +1,6 @@
 """A host behind ssh: many small files and one large one, on a link without latency and on longer ones; files of which some has changed, and
-text, on one of 20 MB/s.
+text, on one of 20 MB/s; and trees of which nothing has changed. `pipe` is what ssh itself carries, `cat | ssh 'cat >'`: no tool that goes by
+ssh's own sessions can be faster without latency.
 
 The server is OpenSSH's own, without a port: ssh starts it as its ProxyCommand, behind haul-relay (haul-testkit) where there is latency.
 All tools go through the same ssh.
@@ -8,6 +9,7 @@ All tools go through the same ssh.
 import filecmp
 import os
 import random
+import shlex
 import shutil
 import stat
 import subprocess
@@ -16,8 +18,8 @@ from pathlib import Path
 import data
 from cases.common import OVERHEAD, Case, Command, cannot, remove
 
-FOLDERS, EACH = 100, 6_500
-MANY, QUICK_MANY = 10_000, 100
+FOLDERS, EACH = 118, 6_500
+MANY, QUICK_MANY = 37_760, 100
 LARGE, QUICK_LARGE = 1_000_000_000, 20_000_000
 # An image, and a text, of which some has changed; bytes a second of the link, and milliseconds of a round trip.
 IMAGE, QUICK_IMAGE = 4_000_000_000, 24_000_000
@@ -35,6 +37,7 @@ def cases(quick):
     for way in ("up", "down"):
         found += [Ssh(f"ssh-many-{way}-{ms}", way, ms, many, EACH) for ms in (0, 50)]
         found += [Ssh(f"ssh-large-{way}-{ms}", way, ms, 1, large) for ms in (0, 100)]
+    found += [Unchanged(f"ssh-noop-{ms}", "up", ms, many, EACH) for ms in (0, 50)]
     image, text = (QUICK_IMAGE, QUICK_TEXT) if quick else (IMAGE, TEXT)
     found += [Changed("ssh-delta-image", image, in_place), Changed("ssh-delta-text", text, insertions)]
     found.append(Text("ssh-compressed", text))
@@ -45,7 +48,7 @@ class Ssh(Case):
     """From a folder to a host behind ssh, or back. `ms`: what a round trip takes."""
 
     servers = ("haul-relay",)
-    tools = ("scp", "rsync", "rclone")
+    tools = ("scp", "rsync", "rclone", "sh")
     limit = 1200
     runs = 3
 
@@ -78,6 +81,9 @@ class Ssh(Case):
             yield Command("haul", "haul", None, why=self.why)
             return
         ssh = f"ssh -F {self.config} far"
+        as_rsync = ["rsync", "-rt", "-e", f"ssh -F {self.config}", f"--rsync-path={self.haul}"]
+        remote = ("", "far:") if self.up else ("far:", "")
+        yield Command("haul rsync", "haul", [*as_rsync, f"{remote[0]}{self.src}/", f"{remote[1]}{self.dst}/"])
         for label, kind, more in (("haul", "far", f",haul_path={self.haul}"), ("haul sftp", "sftp", ",protocol=sftp")):
             there = f":{kind},ssh='{ssh}'{more}:"
             ends = ("", there) if self.up else (there, "")
@@ -88,17 +94,47 @@ class Ssh(Case):
         rclone = ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"]
         yield Command("rclone", "rclone", rclone)
         yield Command("rclone best", "rclone", [*rclone, *best])
-        remote = ("", "far:") if self.up else ("far:", "")
         rsync = ["-rt", "-e", f"ssh -F {self.config}", f"{remote[0]}{self.src}/", f"{remote[1]}{self.dst}/"]
         yield Command("rsync", "rsync", rsync) if shutil.which("rsync") else cannot("rsync", "rsync is not installed")
+        if self.count == 1:
+            yield Command("pipe", "sh", ["-c", self.pipe(ssh)])
         yield Command("scp", "scp", ["-q", "-r", "-F", self.config, f"{remote[0]}{self.src}", f"{remote[1]}{self.dst}"])
 
     def check(self, command, _run, whole):
         # SFTP has whole seconds. scp keeps no times here: it would take a round trip more for each.
-        return data.check_folder(self.files, self.dst, whole, times=0 if command.tool == "scp" else SECOND_NS)
+        return data.check_folder(self.files, self.dst, whole, times=0 if command.tool in ("scp", "sh") else SECOND_NS)
 
     def discard(self, _command):
         remove(self.dst)
+
+    def pipe(self, ssh):
+        """The only file through a session, and nothing else."""
+        key = self.files[0].key
+        src, dst = shlex.quote(str(self.src / key)), shlex.quote(str(self.dst / key))
+        folder = f"mkdir -p {shlex.quote(str((self.dst / key).parent))}"
+        if self.up:
+            return f"cat {src} | {ssh} {shlex.quote(f'{folder} && cat > {dst}')}"
+        return f"{folder} && {ssh} {shlex.quote(f'cat {src}')} > {dst}"
+
+
+class Unchanged(Ssh):
+    """The host has everything already."""
+
+    def __init__(self, name, way, ms, count, each):
+        super().__init__(name, way, ms, count, each)
+        self.what += ", which has them already"
+
+    def prepare(self, folder, tools, stack):
+        super().prepare(folder, tools, stack)
+        if not self.why:
+            data.write(self.files, self.dst)
+
+    def commands(self):
+        # scp knows no "already there".
+        return (command for command in super().commands() if command.tool != "scp")
+
+    def discard(self, _command):
+        pass
 
 
 class Rsync(Case):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import bench
 import cases
+import data
 import peers
-from cases import cluster, lan, mpi, site
+from cases import cluster, lan, mpi, site, ssh
 
 FEW = {"files": 40, "changed": 5, "large": 3000, "small": 10}
 
@@ -22,7 +23,7 @@ class Cases(unittest.TestCase):
         names = [[case.name for case in cases.all_cases(quick)] for quick in (False, True)]
         self.assertEqual(names[0], names[1])
         self.assertEqual(len(set(names[0])), len(names[0]))
-        for experiment in ("hpc", "clouds", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass", "cluster"):
+        for experiment in ("hpc", "clouds", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass", "cluster", "ssh"):
             self.assertTrue(any(name.startswith(f"{experiment}-") for name in names[0]), experiment)
 
     def test_reduced_cases_are_smaller(self):
@@ -37,6 +38,21 @@ class Cases(unittest.TestCase):
         self.assertEqual(set(slow), {"hpc-gdrive-up-many", "hpc-gdrive-down-many", "mass-delete", "mass-noop", "cluster-fleet"})
         up = next(case for case in cases.all_cases(False) if case.name == "hpc-gdrive-up-many")
         self.assertEqual((up.seconds, up.seconds_once), (12 * 199, 2 * 1293))
+
+    def test_ssh_is_measured_by_itself_where_one_file_goes_and_scp_not_where_nothing_does(self):
+        def labels(case):
+            case.config, case.haul = "/config", "/haul"
+            case.files = data.tree(case.count, 10, 1)
+            case.src, case.dst = Path("/it's/src"), Path("/far/dst")
+            return {command.label: command for command in case.commands()}
+
+        large = labels(ssh.Ssh("large", "up", 0, 1, 10))
+        self.assertTrue({"haul", "haul rsync", "haul sftp", "rclone", "rsync", "scp", "pipe"} <= set(large))
+        (script,) = large["pipe"].words[1:]
+        self.assertTrue(script.startswith("cat '/it'\"'\"'s/src/") and "ssh -F /config far" in script, script)
+        many = labels(ssh.Unchanged("noop", "up", 0, 2, 10))
+        self.assertFalse({"pipe", "scp"} & set(many))
+        self.assertIn("rsync", many)
 
     def test_words_pick_cases_by_name_or_beginning(self):
         every = cases.all_cases(True)

@@ -1,167 +1,163 @@
-//! The near end of a connection: sends requests, and gives each its answers. Many are under way at once; none waits for another.
+//! The connection to a far end: one pipe, or several where one can't carry what is under way. What an ssh session moves in a round trip
+//! is bounded, so a long line takes several. All lead to one far end, which knows the same folders and writes on each.
 
 use crate::{
-    dial::Pipe,
-    frame::{Frame, Kind, PIECE},
-    message::{self, Answer, Asking, FolderId, Request},
-    pack::{Pace, Packing, pack},
+    dial::Dial,
+    message::{Answer, FolderId, Request},
+    pack::Packing,
+    wire::{Share, Wire},
 };
-use bytes::Bytes;
-use futures::{FutureExt as _, StreamExt as _, stream::FuturesOrdered};
-use haul_core::{Error, ErrorKind, Result, Retry};
-use haul_ssh::End;
-use haul_store::task::Task;
+use haul_core::Result;
 use std::{
-    collections::HashMap,
-    io,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    sync::mpsc,
-    time::timeout,
-};
+use tokio::sync::Notify;
 
-/// Frames of content that wait to be written: some megabytes, so that the pipe is never idle.
-const QUEUE: usize = 16;
+/// Bytes that a session of OpenSSH carries in a round trip: its window, which is fixed.
+const WINDOW: u64 = 2 << 20;
 
-/// Frames that are being compressed, or are and wait for their turn.
-const PACKED_AHEAD: usize = 4;
+/// Bytes a second that several sessions of one login carry together at most: one process encrypts them all.
+const TOGETHER: u64 = 400_000_000;
 
-/// Bytes of an answer that may be on their way for one request: what a link of 100 MB/s holds in 40 ms. A larger one has several requests.
-pub const WINDOW: u64 = 4 << 20;
+/// A pipe with this many bytes claimed takes no more while another is being begun: two parts, of which one moves while the other is
+/// read.
+const FULL: u64 = 12 << 20;
 
-/// The asker tells that it took bytes when they are so many.
-const TELL: u64 = WINDOW / 4;
+/// A pipe that is being begun is waited for so long.
+const OPENS: Duration = Duration::from_secs(2);
 
-/// A connection to a far end that was greeted.
+/// A connection.
 pub struct Channel {
-    /// Requests and what else is small: goes before content.
-    first: mpsc::UnboundedSender<Frame>,
-    /// Content.
-    content: mpsc::Sender<Frame>,
-    waiting: Arc<Waiting>,
-    next: AtomicU32,
-    _tasks: (Task<()>, Task<()>),
+    /// The far end lives as long as this one.
+    first: Arc<Wire>,
+    state: Mutex<State>,
+    /// A further pipe has come, or won't.
+    changed: Notify,
+    /// Microseconds that a question took, the least of all.
+    trip: AtomicU64,
+    growth: Option<Growth>,
 }
 
-/// Who waits for answers.
-#[derive(Default)]
-struct Waiting(Mutex<State>);
-
-#[derive(Default)]
 struct State {
-    by_id: HashMap<u32, mpsc::UnboundedSender<Came>>,
-    /// Why no more will come.
-    over: Option<String>,
+    wires: Vec<Arc<Wire>>,
+    opening: usize,
 }
 
-/// What comes for a request.
-#[derive(Debug)]
-enum Came {
-    Answer(Frame),
-    Data(Bytes),
+/// How further pipes are begun.
+pub struct Growth {
+    /// The way there.
+    pub dial: Arc<dyn Dial>,
+    /// What the far end has others name who join it.
+    pub token: String,
+    /// What both ends compress.
+    pub packing: Packing,
+    /// A further pipe has so long to be greeted.
+    pub patience: Duration,
+    /// And to say something, later.
+    pub idle: Duration,
+    /// One didn't come about: no other is tried. Shared with later connections to the same host.
+    pub refused: Arc<AtomicBool>,
 }
 
-/// An answer or a piece of content.
-#[derive(Debug)]
-pub enum Given {
-    /// An answer.
-    Answer(Answer),
-    /// Content.
-    Data(Bytes),
-}
-
-/// A request that is under way. Dropping it before its last answer tells the far end that it is no longer wanted.
-pub struct Asked {
-    id: u32,
-    came: mpsc::UnboundedReceiver<Came>,
-    channel: Arc<Channel>,
-    untold: u64,
-    ended: bool,
-}
-
-impl Waiting {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing more comes: all who wait are told.
-    fn end(&self, why: String) {
-        let mut state = self.state();
-        state.over.get_or_insert(why);
-        state.by_id.clear();
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Channel({})", self.state().wires.len())
     }
 }
 
 impl Channel {
-    /// Begins to read and write.
-    ///
-    /// A far end of which nothing comes for as long as `patience` is given up: it says every few seconds that it is there.
-    pub fn new(pipe: Pipe, patience: Duration, packing: Packing) -> Arc<Channel> {
-        let (first, firsts) = mpsc::unbounded_channel();
-        let (content, contents) = mpsc::channel(QUEUE);
-        let waiting = Arc::<Waiting>::default();
-        let (reads, writes) = (waiting.clone(), waiting.clone());
-        let Pipe { input, output, end } = pipe;
-        let reader = Task::spawn(async move {
-            let ended = match take(input, &reads, patience).await {
-                Ok(()) => "the far end closed the connection".to_owned(),
-                Err(error) => {
-                    end.iter().for_each(End::stop);
-                    error.to_string()
-                }
-            };
-            reads.end(match end {
-                Some(end) => format!("{ended} ({})", end.why().await.message()),
-                None => ended,
-            });
-        });
-        let writer = Task::spawn(async move {
-            // The reader says why it ended, where that says more.
-            if let Err(error) = send(output, firsts, contents, packing).await
-                && error.kind() != io::ErrorKind::BrokenPipe
-            {
-                writes.end(error.to_string());
-            }
-        });
-        Arc::new(Channel { first, content, waiting, next: AtomicU32::new(1), _tasks: (reader, writer) })
+    /// A connection of one pipe; of more later, where `growth` says how.
+    pub fn new(first: Arc<Wire>, growth: Option<Growth>) -> Arc<Channel> {
+        let state = Mutex::new(State { wires: vec![first.clone()], opening: 0 });
+        Arc::new(Channel { first, state, changed: Notify::new(), trip: AtomicU64::new(u64::MAX), growth })
     }
 
     /// True while requests can be sent.
     pub fn is_open(&self) -> bool {
-        self.waiting.state().over.is_none()
+        self.first.is_open()
     }
 
-    fn lost(&self) -> Error {
-        let why = self.waiting.state().over.clone();
-        let why = why.unwrap_or_else(|| "the connection to the far end is lost".to_owned());
-        Error::new(ErrorKind::Io, "connect", why).with_retry(Retry::Backoff)
+    /// A question that costs the far end nothing was answered after this long.
+    pub fn took(&self, trip: Duration) {
+        let micros = u64::try_from(trip.as_micros()).unwrap_or(u64::MAX);
+        self.trip.fetch_min(micros, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room on a pipe for work that moves so many bytes: on the one with the least to do. Waits while all are full and others are
+    /// being begun.
+    pub async fn room(self: &Arc<Self>, bytes: u64) -> Share {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            match self.pick(bytes, true) {
+                Some(share) => return share,
+                None if tokio::time::timeout(OPENS, changed).await.is_ok() => {}
+                None => return self.share(bytes),
+            }
+        }
+    }
+
+    /// The same at once, whatever it has to do.
+    fn share(self: &Arc<Self>, bytes: u64) -> Share {
+        self.pick(bytes, false).unwrap_or_else(|| self.first.share(bytes))
+    }
+
+    /// The pipe with the least to do; begins others where that pays. `None` where `waits` and it is better to wait for those.
+    fn pick(self: &Arc<Self>, bytes: u64, waits: bool) -> Option<Share> {
+        let mut state = self.state();
+        state.wires.retain(|wire| wire.is_open());
+        let Some(least) = state.wires.iter().min_by_key(|wire| wire.load()).cloned() else {
+            // The one that says why there is none.
+            return Some(self.first.share(bytes));
+        };
+        let moving: u64 = state.wires.iter().map(|wire| wire.load()).sum::<u64>() + bytes;
+        if let Some(growth) = &self.growth
+            && !growth.refused.load(Ordering::Relaxed)
+        {
+            let trip = Duration::from_micros(self.trip.load(Ordering::Relaxed));
+            let wanted = wanted(moving, trip, growth.dial.most());
+            for _ in state.wires.len() + state.opening..wanted {
+                state.opening += 1;
+                tokio::spawn(self.clone().begin_another());
+            }
+        }
+        (!waits || least.load() < FULL || state.opening == 0).then(|| least.share(bytes))
+    }
+
+    async fn begin_another(self: Arc<Self>) {
+        let Some(growth) = &self.growth else { return };
+        let Growth { dial, token, packing, patience, idle, refused } = growth;
+        let greeted = async { dial.further().await?.greet(*packing, *patience, Some(token.clone())).await };
+        let greeted = greeted.await;
+        let mut state = self.state();
+        state.opening -= 1;
+        match greeted {
+            Ok((pipe, _)) => state.wires.push(Wire::new(pipe, *idle, *packing)),
+            Err(error) => {
+                tracing::debug!(%error, "no further session for haul there");
+                refused.store(true, Ordering::Relaxed);
+            }
+        }
+        tracing::debug!(sessions = state.wires.len(), "to haul there");
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// Sends a request.
     ///
     /// Errors: the connection is lost; the request is too large.
-    pub fn ask(self: &Arc<Self>, folder: FolderId, request: &Request) -> Result<Asked> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let frame = message::frame(Kind::Request, id, &Asking { folder, request })
-            .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
-        let (tell, came) = mpsc::unbounded_channel();
-        {
-            let mut state = self.waiting.state();
-            if state.over.is_some() {
-                drop(state);
-                return Err(self.lost());
-            }
-            state.by_id.insert(id, tell);
-        }
-        // What can't be sent any more is answered by the end of the connection.
-        let _ = self.first.send(frame);
-        Ok(Asked { id, came, channel: self.clone(), untold: 0, ended: false })
+    pub fn ask(self: &Arc<Self>, folder: FolderId, request: &Request) -> Result<crate::wire::Asked> {
+        self.share(request.weight()).ask(folder, request)
     }
 
     /// Sends a request that has one answer.
@@ -172,212 +168,28 @@ impl Channel {
     }
 }
 
-impl Asked {
-    /// Sends content of the request, in pieces.
-    ///
-    /// Errors: the connection is lost.
-    pub async fn send(&self, mut content: Bytes) -> Result<()> {
-        while !content.is_empty() {
-            let body = content.split_to(PIECE.min(content.len()));
-            let frame = Frame { kind: Kind::Data, id: self.id, body };
-            if self.channel.content.send(frame).await.is_err() {
-                return Err(self.channel.lost());
-            }
-        }
-        Ok(())
-    }
-
-    /// The next answer or content.
-    ///
-    /// Errors: the far end's; the connection is lost.
-    pub async fn next(&mut self) -> Result<Given> {
-        let came = self.came.recv().await;
-        let Some(came) = came else {
-            self.ended = true;
-            return Err(self.channel.lost());
-        };
-        match came {
-            Came::Data(bytes) => {
-                self.took(bytes.len() as u64);
-                Ok(Given::Data(bytes))
-            }
-            Came::Answer(frame) => {
-                let size = frame.body.len() as u64;
-                let answer = message::read::<Answer>(&frame);
-                self.ended = answer.as_ref().is_ok_and(Answer::is_last);
-                match answer? {
-                    Answer::Failed(error) => Err(error),
-                    answer => {
-                        if !answer.is_last() {
-                            self.took(size);
-                        }
-                        Ok(Given::Answer(answer))
-                    }
-                }
-            }
-        }
-    }
-
-    /// The one answer.
-    ///
-    /// Errors: as [`Asked::next`].
-    pub async fn answer(mut self) -> Result<Answer> {
-        match self.next().await? {
-            Given::Answer(answer) => Ok(answer),
-            Given::Data(_) => Err(unexpected()),
-        }
-    }
-
-    fn took(&mut self, bytes: u64) {
-        self.untold += bytes;
-        if self.untold >= TELL {
-            let _ = self.channel.first.send(Frame::taken(self.id, self.untold));
-            self.untold = 0;
-        }
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.channel.waiting.state().by_id.remove(&self.id);
-        if !self.ended {
-            let _ = self.channel.first.send(Frame { kind: Kind::Cancel, id: self.id, body: Bytes::new() });
-        }
-    }
-}
-
-/// The error of an answer that doesn't belong to its request.
-pub fn unexpected() -> Error {
-    Error::new(ErrorKind::Corrupt, "connect", "the far end answered something else than what was asked")
-}
-
-/// Hands on what comes until the pipe ends.
-async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Duration) -> io::Result<()> {
-    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
-    while let Some(frame) = timeout(patience, Frame::read(&mut from)).await.map_err(silent)?? {
-        let (id, came) = match frame.kind {
-            Kind::Data => (frame.id, Came::Data(frame.body)),
-            Kind::Answer => (frame.id, Came::Answer(frame)),
-            Kind::Alive => continue,
-            Kind::Request | Kind::Taken | Kind::Cancel => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the far end asks, where it should answer"));
-            }
-        };
-        // One that was given up meanwhile has nobody who waits.
-        if let Some(tell) = waiting.state().by_id.get(&id) {
-            let _ = tell.send(came);
-        }
-    }
-    Ok(())
-}
-
-/// Writes what is to be sent, what is small before content, until nobody sends any more. Content is compressed meanwhile, several
-/// frames at once.
-pub async fn send(
-    mut to: impl AsyncWrite + Unpin,
-    mut firsts: mpsc::UnboundedReceiver<Frame>,
-    mut contents: mpsc::Receiver<Frame>,
-    packing: Packing,
-) -> io::Result<()> {
-    let mut pace = Pace::new(packing);
-    let mut ahead = FuturesOrdered::new();
-    loop {
-        while ahead.len() < PACKED_AHEAD
-            && let Ok(frame) = contents.try_recv()
-        {
-            ahead.push_back(packed(frame, pace.level()));
-        }
-        let (began, waits) = (Instant::now(), !ahead.is_empty());
-        let step = {
-            let mut next = std::pin::pin!(async {
-                tokio::select! {
-                    biased;
-                    frame = firsts.recv() => frame.map_or(Step::End, Step::First),
-                    Some(packed) = ahead.next() => Step::Content(packed),
-                    Some(frame) = contents.recv(), if !waits => Step::More(frame),
-                }
-            });
-            match next.as_mut().now_or_never() {
-                Some(step) => step,
-                None => {
-                    // Nothing else is ready: what was written goes now.
-                    to.flush().await?;
-                    next.await
-                }
-            }
-        };
-        match step {
-            Step::End => return to.shutdown().await,
-            Step::More(frame) => ahead.push_back(packed(frame, pace.level())),
-            Step::First(frame) => match pace.quick().and_then(|level| pack(&frame.body, level)) {
-                Some(packed) => frame.write_packed(&packed, &mut to).await?,
-                None => frame.write(&mut to).await?,
-            },
-            Step::Content((frame, packed)) => {
-                let (work, began) = (began.elapsed(), Instant::now());
-                match &packed {
-                    Some(packed) => frame.write_packed(packed, &mut to).await?,
-                    None => frame.write(&mut to).await?,
-                }
-                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed(), work);
-            }
-        }
-    }
-}
-
-/// What is written next.
-enum Step {
-    First(Frame),
-    Content((Frame, Option<Vec<u8>>)),
-    More(Frame),
-    End,
-}
-
-/// A frame, and its body compressed at this level, where that is wanted and pays.
-async fn packed(frame: Frame, level: Option<i32>) -> (Frame, Option<Vec<u8>>) {
-    let Some(level) = level else { return (frame, None) };
-    let body = frame.body.clone();
-    // What can't be compressed goes as it is.
-    let packed = tokio::spawn(async move { pack(&body, level) }).await.unwrap_or_default();
-    (frame, packed)
+/// Pipes for so many bytes under way, on a line whose round trip takes `trip`: each has a window's worth, and all together no more than
+/// a login carries.
+fn wanted(moving: u64, trip: Duration, most: usize) -> usize {
+    let in_a_trip = u64::try_from(trip.as_micros()).unwrap_or(u64::MAX).saturating_mul(TOGETHER / 1_000_000);
+    // Before anything is known of the line.
+    let useful = if trip.as_micros() >= u128::from(u64::MAX) { 1 } else { in_a_trip.div_ceil(WINDOW) };
+    usize::try_from(useful.min(moving.div_ceil(WINDOW))).unwrap_or(usize::MAX).clamp(1, most.max(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::When;
-    use tokio::io::AsyncReadExt as _;
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn frames_cross_compressed_in_their_order() {
-        let text: Vec<u8> = (0..10_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
-        for (when, smaller) in [(When::Always, true), (When::Slow, false), (When::Never, false)] {
-            let (first, firsts) = mpsc::unbounded_channel();
-            let (content, contents) = mpsc::channel(QUEUE);
-            let (mut from, to) = tokio::io::duplex(1 << 16);
-            let sender = tokio::spawn(send(to, firsts, contents, Packing { when, level: None }));
-            let noise = Bytes::from(haul_testkit::folder::noise(1, PIECE));
-            let bodies: Vec<_> =
-                (0..6).map(|n| if n == 3 { noise.clone() } else { Bytes::from(text.clone()) }).collect();
-            for (id, body) in bodies.iter().enumerate() {
-                content.send(Frame { kind: Kind::Data, id: id as u32, body: body.clone() }).await.unwrap();
-            }
-            let (mut wire, mut came) = (Vec::new(), Vec::new());
-            while came.len() < bodies.len() {
-                from.read_buf(&mut wire).await.unwrap();
-                let mut left = &wire[..];
-                came.clear();
-                while let Ok(Some(frame)) = Frame::read(&mut left).await {
-                    came.push(frame);
-                }
-            }
-            let ids: Vec<u32> = came.iter().map(|frame| frame.id).collect();
-            assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
-            assert!(came.iter().map(|frame| &frame.body).eq(&bodies));
-            let plain: usize = bodies.iter().map(Bytes::len).sum();
-            assert_eq!(wire.len() < plain / 2, smaller, "{when:?}: {} of {plain}", wire.len());
-            drop((first, content));
-            sender.await.unwrap().unwrap();
-        }
+    #[test]
+    fn a_long_line_with_much_under_way_takes_several_pipes() {
+        const MS: Duration = Duration::from_millis(1);
+        let much = 64 << 20;
+        assert_eq!(wanted(much, MS, 8), 1);
+        assert_eq!(wanted(much, 10 * MS, 8), 2);
+        assert_eq!(wanted(much, 100 * MS, 8), 8);
+        assert_eq!(wanted(much, 100 * MS, 0), 1);
+        assert_eq!(wanted(3 << 20, 100 * MS, 8), 2, "little is under way");
+        assert_eq!(wanted(much, Duration::from_micros(u64::MAX), 8), 1, "nothing is known");
     }
 }

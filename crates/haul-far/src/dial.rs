@@ -21,6 +21,9 @@ use tokio::{
 /// Pipes are read and written in blocks of this size.
 const BLOCK: usize = 256 << 10;
 
+/// Sessions of a login that others are left: the one that SFTP logged in with, and one for commands.
+const SPARE: usize = 2;
+
 /// Where haul is looked for at a host, behind the `PATH` of a session without a terminal: where people put it who aren't root.
 const PLACES: [&str; 3] = ["haul", "~/.local/bin/haul", "~/bin/haul"];
 
@@ -48,6 +51,18 @@ pub trait Dial: fmt::Debug + Send + Sync {
     ///
     /// Errors: none can be had.
     fn dial(&self) -> BoxFuture<'_, Result<Call>>;
+
+    /// A further one to the same machine while one lives, for which nobody is asked anything.
+    ///
+    /// Errors: none can be had.
+    fn further(&self) -> BoxFuture<'_, Result<Call>> {
+        Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, "connect", "there is one connection only"))))
+    }
+
+    /// Connections at once at most.
+    fn most(&self) -> usize {
+        1
+    }
 }
 
 /// A command line for the shell.
@@ -78,6 +93,19 @@ impl Dial for OverSsh {
             let command = program.map_or_else(|| command(self.path.as_deref()), Program::command);
             Ok(Call::Session(self.ssh.any(&Remote::Command(command)).await?, program))
         })
+    }
+
+    fn further(&self) -> BoxFuture<'_, Result<Call>> {
+        Box::pin(async {
+            // It was put there before.
+            let program = if self.install { Some(install::program()?) } else { None };
+            let command = program.map_or_else(|| command(self.path.as_deref()), Program::command);
+            Ok(Call::Session(self.ssh.further(&Remote::Command(command)).await?, program))
+        })
+    }
+
+    fn most(&self) -> usize {
+        self.ssh.limit().saturating_sub(SPARE).max(1)
     }
 }
 
@@ -110,10 +138,11 @@ impl Call {
     /// Greets who is there, and gives what it says of itself. A login has the time that a person takes.
     ///
     /// Errors: no haul is there, in the words of what is; nobody answers within `patience`.
-    pub async fn greet(self, packing: Packing, patience: Duration) -> Result<(Pipe, About)> {
+    /// `joins`: see [`Hello::joins`].
+    pub async fn greet(self, packing: Packing, patience: Duration, joins: Option<String>) -> Result<(Pipe, About)> {
         let state = RandomState::new();
         let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
-        let hello = Hello::of_this(packing);
+        let hello = Hello { joins, ..Hello::of_this(packing) };
         let silent = |patience: Duration| {
             let why = format!("no haul answered there within {} s", patience.as_secs());
             Error::new(ErrorKind::Unreachable, "connect", why)

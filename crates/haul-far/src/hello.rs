@@ -32,6 +32,9 @@ pub struct Hello {
     /// What it wishes of compression, in both directions.
     #[serde(default)]
     pub packing: Packing,
+    /// The far end that it is connected to already, by what that said of itself ([`About::joins`]): this is a further pipe to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joins: Option<String>,
 }
 
 /// What a far end says of itself. One of version 1 says nothing.
@@ -44,6 +47,10 @@ pub struct About {
     pub confined: bool,
     /// It reads and writes compressed frames.
     pub packs: bool,
+    /// It sets the attributes that come along with a small file.
+    pub keeps: bool,
+    /// What a further pipe to it names; `None` where it takes none.
+    pub joins: Option<String>,
 }
 
 /// What the far end answers.
@@ -73,13 +80,29 @@ fn lost(error: std::io::Error) -> Error {
     Error::from_io("connect", error)
 }
 
-/// What a near end wishes, and both can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Met {
-    /// The version of the messages.
-    pub version: u32,
+/// What a far end has heard of who calls.
+#[derive(Debug)]
+pub struct Heard {
+    /// What it waits for.
+    pub mark: [u8; MAGIC.len() + NONCE],
+    hello: Result<Hello>,
+}
+
+impl Heard {
+    /// The far end that is to be joined, and not this one.
+    pub fn joins(&self) -> Option<&str> {
+        self.hello.as_ref().ok()?.joins.as_deref()
+    }
+
+    /// The version of the messages that both speak.
+    pub fn version(&self) -> Option<u32> {
+        self.hello.as_ref().ok().and_then(|hello| common(hello.oldest, hello.newest))
+    }
+
     /// Which frames are compressed.
-    pub packing: Packing,
+    pub fn packing(&self) -> Packing {
+        self.hello.as_ref().map(|hello| hello.packing).unwrap_or_default()
+    }
 }
 
 /// The near end's half: says `hello`, waits for the far end behind what its shell prints, and gives what that says of itself.
@@ -121,18 +144,14 @@ pub async fn greet(
 impl Hello {
     /// This build's.
     pub fn of_this(packing: Packing) -> Hello {
-        Hello { oldest: OLDEST, newest: VERSION, build: env!("CARGO_PKG_VERSION").to_owned(), packing }
+        Hello { oldest: OLDEST, newest: VERSION, build: env!("CARGO_PKG_VERSION").to_owned(), packing, joins: None }
     }
 }
 
-/// The far end's half: waits for a near end and answers. What both have in common; `None` where there is none, or nobody came.
+/// The far end's half: waits for a near end. `None` where nobody came.
 ///
 /// Errors: the pipe's; `InvalidData` for somebody who is no haul.
-pub async fn receive(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    about: About,
-) -> std::io::Result<Option<Met>> {
+pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Heard>> {
     let mut mark = [0; MAGIC.len() + NONCE];
     for (at, byte) in mark.iter_mut().enumerate() {
         *byte = from.read_u8().await?;
@@ -142,24 +161,41 @@ pub async fn receive(
         }
     }
     let Some(frame) = Frame::read(from).await? else { return Ok(None) };
+    Ok(Some(Heard { mark, hello: message::read(&frame) }))
+}
+
+/// Answers what was heard. False where both have no version in common.
+///
+/// Errors: the pipe's.
+pub async fn answer(heard: Heard, to: &mut (impl AsyncWrite + Unpin), about: About) -> std::io::Result<bool> {
     let build = env!("CARGO_PKG_VERSION").to_owned();
-    let (welcome, met) = match message::read::<Hello>(&frame) {
-        Err(error) => (Welcome::Refuses(error.message().to_owned()), None),
+    let welcome = match heard.hello {
+        Err(error) => Welcome::Refuses(error.message().to_owned()),
         Ok(hello) => match common(hello.oldest, hello.newest) {
-            Some(version) => {
-                let met = Met { version, packing: hello.packing };
-                (Welcome::Serves { version, build, about }, Some(met))
-            }
+            Some(version) => Welcome::Serves { version, build, about },
             None => {
                 let why = format!("haul there ({build}) is too far from version {} to understand it", hello.build);
-                (Welcome::Refuses(why), None)
+                Welcome::Refuses(why)
             }
         },
     };
-    to.write_all(&mark).await?;
-    message::frame(crate::frame::Kind::Answer, 0, &welcome)?.write(to).await?;
-    to.flush().await?;
-    Ok(met)
+    let serves = matches!(welcome, Welcome::Serves { .. });
+    say(&heard.mark, &welcome, to).await?;
+    Ok(serves)
+}
+
+/// Answers who joins a far end that answered before.
+///
+/// Errors: the pipe's.
+pub async fn answer_again(mark: &[u8], version: u32, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+    let build = env!("CARGO_PKG_VERSION").to_owned();
+    say(mark, &Welcome::Serves { version, build, about: About::default() }, to).await
+}
+
+async fn say(mark: &[u8], welcome: &Welcome, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+    to.write_all(mark).await?;
+    message::frame(crate::frame::Kind::Answer, 0, welcome)?.write(to).await?;
+    to.flush().await
 }
 
 /// Reads up to the end of `mark`; what came in its place, when it doesn't come.
@@ -212,8 +248,9 @@ mod tests {
         let far = async move {
             let (mut from, mut to) = tokio::io::split(far);
             to.write_all(b"Welcome to node 7\r\n\x00haulfa \x00haulfar no\n").await.unwrap();
-            let met = receive(&mut from, &mut to, told()).await.unwrap();
-            assert_eq!(met, Some(Met { version: VERSION, packing: ALWAYS }));
+            let heard = hear(&mut from).await.unwrap().unwrap();
+            assert_eq!((heard.packing(), heard.joins()), (ALWAYS, None));
+            assert!(answer(heard, &mut to, told()).await.unwrap());
             (from, to)
         };
         let hello = Hello::of_this(ALWAYS);
@@ -223,7 +260,7 @@ mod tests {
 
     fn told() -> About {
         let rights = Rights { any_owner: true, groups: [7, 8].into(), ..Rights::default() };
-        About { rights: Some(rights), confined: true, packs: true }
+        About { rights: Some(rights), confined: true, packs: true, keeps: true, joins: Some("x".into()) }
     }
 
     /// What an end of version 1 said, byte by byte: its hello as it was recorded, with a nonce of sevens.
@@ -240,8 +277,9 @@ mod tests {
             greet(&mut &OLD_WELCOME[..], &mut tokio::io::sink(), [7; 16], &Hello::of_this(ALWAYS)).await.unwrap();
         assert_eq!(about, About::default(), "it keeps no attributes, and reads no compressed frames");
         let mut said = Vec::new();
-        let met = receive(&mut &OLD_HELLO[..], &mut said, told()).await.unwrap();
-        assert_eq!(met, Some(Met { version: 1, packing: Packing::default() }));
+        let heard = hear(&mut &OLD_HELLO[..]).await.unwrap().unwrap();
+        assert_eq!((heard.packing(), heard.joins()), (Packing::default(), None));
+        assert!(answer(heard, &mut said, told()).await.unwrap());
         // To it the answer is one of its own with a field more.
         #[derive(Debug, serde::Deserialize)]
         #[serde(rename = "Welcome")]
@@ -259,11 +297,12 @@ mod tests {
         let (mut near_from, mut near_to) = tokio::io::split(near);
         let far = async move {
             let (mut from, mut to) = tokio::io::split(far);
-            (receive(&mut from, &mut to, told()).await.unwrap(), from, to)
+            let heard = hear(&mut from).await.unwrap().unwrap();
+            (answer(heard, &mut to, told()).await.unwrap(), from, to)
         };
-        let newer = Hello { oldest: VERSION + 1, newest: VERSION + 2, build: "99".into(), packing: ALWAYS };
+        let newer = Hello { oldest: VERSION + 1, newest: VERSION + 2, build: "99".into(), ..Hello::of_this(ALWAYS) };
         let (refused, far) = tokio::join!(greet(&mut near_from, &mut near_to, [7; 16], &newer), far);
-        assert_eq!(far.0, None);
+        assert!(!far.0);
         let told = format!("haul there ({}) is too far from version 99 to understand it", env!("CARGO_PKG_VERSION"));
         let error = refused.unwrap_err();
         assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, told.as_str()));

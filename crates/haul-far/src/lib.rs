@@ -7,6 +7,7 @@ mod dial;
 mod frame;
 mod hello;
 mod install;
+mod join;
 mod list;
 mod message;
 mod open;
@@ -14,12 +15,13 @@ mod pack;
 mod read;
 mod serve;
 mod upload;
+mod wire;
 
 pub use dial::{Call, Dial, OverSsh, Pipe, ShellCommand};
 pub use open::{HAUL_PATH, INSTALL, KIND, connect, is_confined, open_on};
-pub use serve::{Open, Settings, serve};
+pub use serve::{Open, Settings, serve, serve_on};
 
-use channel::{Asked, Channel, Given, unexpected};
+use channel::{Channel, Growth};
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
@@ -36,10 +38,11 @@ use pack::Packing;
 use std::{
     fmt,
     ops::Range,
-    sync::{Arc, OnceLock},
-    time::Duration,
+    sync::{Arc, OnceLock, atomic::AtomicBool},
+    time::{Duration, Instant},
 };
 use tokio::sync::{Mutex, Semaphore};
+use wire::{Asked, Given, Wire, unexpected};
 
 /// Keys of one delete request.
 const DELETE_BATCH: usize = 1000;
@@ -73,6 +76,8 @@ struct Line {
     about: OnceLock<About>,
     /// Bytes of content that are on their way there.
     on_the_way: Arc<Semaphore>,
+    /// No further pipe is to be had.
+    refused: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for FarStore {
@@ -90,11 +95,15 @@ impl Line {
         if let Some(open) = kept.as_ref().filter(|channel| channel.is_open()) {
             return Ok(open.clone());
         }
-        let (pipe, about) = self.dial.dial().await?.greet(self.packing, self.patience).await?;
+        let (pipe, about) = self.dial.dial().await?.greet(self.packing, self.patience, None).await?;
         let packing = if about.packs { self.packing } else { Packing::default() };
+        let growth = about.joins.clone().map(|token| {
+            let (dial, patience, idle) = (self.dial.clone(), self.patience, self.idle);
+            Growth { dial, token, packing, patience, idle, refused: self.refused.clone() }
+        });
         // The first that answered counts: what a store can do doesn't change.
         let _ = self.about.set(about);
-        Ok(kept.insert(Channel::new(pipe, self.idle, packing)).clone())
+        Ok(kept.insert(Channel::new(Wire::new(pipe, self.idle, packing), growth)).clone())
     }
 }
 
@@ -108,8 +117,12 @@ impl Far {
         if let Some(opened) = kept.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &channel)) {
             return Ok(opened.clone());
         }
+        let began = Instant::now();
         match channel.answer(0, &Request::Open(self.folder.clone())).await? {
-            Answer::Folder(id) => Ok(kept.insert((channel, id)).clone()),
+            Answer::Folder(id) => {
+                channel.took(began.elapsed());
+                Ok(kept.insert((channel, id)).clone())
+            }
             _ => Err(unexpected()),
         }
     }
@@ -166,7 +179,11 @@ impl Store for FarStore {
 
     fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>> {
         let request = Request::Read(key.clone(), want.cloned(), range);
-        Box::pin(async move { read::read(self.far.begin("READ", &request).await?).await })
+        Box::pin(async move {
+            let (channel, folder) = self.far.opened().await?;
+            self.far.meters.request("READ");
+            read::read(channel.room(request.weight()).await.ask(folder, &request)?).await
+        })
     }
 
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {

@@ -3,8 +3,8 @@
 
 use crate::{
     Far,
-    channel::{Asked, Given, unexpected},
     message::{Answer, Request},
+    wire::{Asked, Given, unexpected},
 };
 use futures::stream::{self, BoxStream, StreamExt as _};
 use haul_core::{Entry, Error, Key, Listed, Result, filter::Filter, listing::Lost};

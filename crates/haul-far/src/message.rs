@@ -6,6 +6,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
     attributes::Carried,
     delta::{Cut, Recipe, Run},
+    keep::Keep,
     listing::Lost,
 };
 use haul_store::{
@@ -13,7 +14,7 @@ use haul_store::{
     WriteSpec,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{io, ops::Range};
+use std::{io, ops::Range, sync::Arc};
 
 /// Names a write that was begun, for as long as the two ends are connected.
 pub type UploadId = u64;
@@ -192,6 +193,18 @@ impl Answer {
 }
 
 impl Request {
+    /// Bytes that it and its answers are expected to move.
+    pub fn weight(&self) -> u64 {
+        match self {
+            Request::Put { bytes, .. } => bytes.len() as u64,
+            Request::Part { size, .. } => *size,
+            Request::Read(_, _, Some(range)) | Request::ReadBack(_, range) => range.end.saturating_sub(range.start),
+            // A small file, most likely.
+            Request::Read(_, _, None) => 64 << 10,
+            _ => 1 << 10,
+        }
+    }
+
     /// True for those that change something.
     pub fn changes(&self) -> bool {
         match self {
@@ -223,6 +236,12 @@ impl Request {
             | Request::Delete(_) => true,
         }
     }
+}
+
+/// What a new file is to have of the attributes that came along with its bytes.
+pub fn carried_along(key: &Key, spec: &WriteSpec, keep: &Arc<Keep>, carried: &Arc<Carried>) -> AttributesItem {
+    let (keep, carried) = (Some(keep.clone()), Some(carried.clone()));
+    AttributesItem { from: key.clone(), to: key.clone(), mtime: spec.mtime, meta: None, keep, carried, new: true }
 }
 
 /// A frame that carries a message.

@@ -1,10 +1,10 @@
 //! Reading: facts, then content as it comes, then the checksum of what was sent.
 
 use crate::{
-    channel::{Asked, Given, unexpected},
     crc64,
     list::near,
     message::Answer,
+    wire::{Asked, Given, unexpected},
 };
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt as _};

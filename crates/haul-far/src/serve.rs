@@ -2,12 +2,15 @@
 //! names, or one below the folder that it was started for.
 
 mod answer;
+mod pipe;
 
 use crate::{
-    channel,
     frame::{Frame, Kind},
     hello::{self, About},
+    join::{self, Door, Guest},
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
+    pack::Packing,
+    wire,
 };
 use answer::Replies;
 use bytes::Bytes;
@@ -17,7 +20,7 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     io,
-    os::unix::ffi::OsStrExt as _,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::{Component, Path},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -26,8 +29,9 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, BufReader, BufWriter},
     sync::{Semaphore, mpsc},
+    task::JoinSet,
 };
 
 /// Requests that are under way at once. A near end has some hundreds.
@@ -35,6 +39,9 @@ const REQUESTS: usize = 4096;
 
 /// Bytes of content that came and wait to be stored.
 const UNSTORED: u64 = 256 << 20;
+
+/// Bytes read and written at a time.
+const BLOCK: usize = 256 << 10;
 
 /// How often the far end says that it is there.
 pub const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
@@ -53,7 +60,7 @@ pub struct Settings {
     pub read_only: bool,
 }
 
-/// Serves one near end until it hangs up. What it left half written and won't go on with is removed.
+/// Serves one near end, on one pipe, until it hangs up. What it left half written and won't go on with is removed.
 ///
 /// Errors: the pipes'; `InvalidData` for what is no haul, or breaks its own rules.
 pub async fn serve(
@@ -61,12 +68,81 @@ pub async fn serve(
     mut to: impl AsyncWrite + Send + Unpin + 'static,
     settings: Settings,
 ) -> io::Result<()> {
-    let Some(met) = hello::receive(&mut from, &mut to, about(&settings)).await? else { return Ok(()) };
+    let Some(heard) = hello::hear(&mut from).await? else { return Ok(()) };
+    let packing = heard.packing();
+    if !hello::answer(heard, &mut to, about(&settings)).await? {
+        return Ok(());
+    }
     let session = Arc::new(Session::new(settings));
+    let served = converse(from, to, session.clone(), packing).await;
+    session.tidy().await;
+    served
+}
+
+/// The same on descriptors, which may be further ones of a near end that another process serves: then they are handed over to that,
+/// and this returns when it has done with them.
+///
+/// Errors: as [`serve`]; the descriptors can't be read and written.
+pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> {
+    let [input, output] = [ends[0].try_clone()?, ends[1].try_clone()?];
+    let mut from = BufReader::with_capacity(BLOCK, pipe::reader(input)?);
+    let Some(heard) = hello::hear(&mut from).await? else { return Ok(()) };
+    if let Some(token) = heard.joins() {
+        // Nothing follows a hello before it is answered, so that nothing is lost in the buffer.
+        drop(from);
+        return join::knock(token, &heard, &settings, ends).await;
+    }
+    drop(ends);
+    let mut to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
+    let door = Door::open();
+    let about = About { joins: door.as_ref().map(|door| door.token.clone()), ..about(&settings) };
+    let packing = heard.packing();
+    if !hello::answer(heard, &mut to, about).await? {
+        return Ok(());
+    }
+    let session = Arc::new(Session::new(settings));
+    let guests = Task::spawn(guests(door, session.clone()));
+    let served = converse(from, to, session.clone(), packing).await;
+    drop(guests);
+    session.tidy().await;
+    served
+}
+
+/// Serves further pipes as they come.
+async fn guests(door: Option<Door>, session: Arc<Session>) {
+    let Some(door) = door else { return };
+    let mut served = JoinSet::new();
+    loop {
+        let guest = door.guest(&session.settings).await;
+        while served.try_join_next().is_some() {}
+        let session = session.clone();
+        served.spawn(async move {
+            if let Err(error) = welcome(guest, session).await {
+                tracing::debug!(%error, "a further pipe broke");
+            }
+        });
+    }
+}
+
+async fn welcome(guest: Guest, session: Arc<Session>) -> io::Result<()> {
+    let Guest { input, output, mark, version, packing, knocker: _knocker } = guest;
+    let from = BufReader::with_capacity(BLOCK, pipe::reader(input)?);
+    let mut to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
+    hello::answer_again(&mark, version, &mut to).await?;
+    converse(from, to, session, packing).await
+}
+
+/// Answers what comes on a pipe until its other end hangs up.
+async fn converse(
+    mut from: impl AsyncRead + Send + Unpin,
+    to: impl AsyncWrite + Send + Unpin + 'static,
+    session: Arc<Session>,
+    packing: Packing,
+) -> io::Result<()> {
     let (first, firsts) = mpsc::unbounded_channel();
     // Nothing waits long for a place here: each request has a window of its own.
     let (content, contents) = mpsc::channel(16);
-    let writer = Task::spawn(channel::send(to, firsts, contents, met.packing));
+    let writer = Task::spawn(wire::send(to, firsts, contents, packing));
     let signs = first.clone();
     let alive = Task::spawn(async move {
         loop {
@@ -76,7 +152,6 @@ pub async fn serve(
     });
     let served = requests(&mut from, &session, &first, &content).await;
     drop((alive, first, content));
-    session.tidy().await;
     served.and(writer.await)
 }
 
@@ -88,6 +163,8 @@ fn about(settings: &Settings) -> About {
         rights: store.ok().and_then(|store| store.caps().attributes.clone()),
         confined: settings.root.is_some(),
         packs: true,
+        keeps: true,
+        joins: None,
     }
 }
 
@@ -236,7 +313,7 @@ async fn requests(
             Kind::Answer | Kind::Alive => return Err(broken("the near end answers, where it should ask")),
             Kind::Cancel => drop(under_way.remove(&frame.id)),
             Kind::Taken => {
-                let count = frame.count().filter(|count| *count <= 2 * channel::WINDOW);
+                let count = frame.count().filter(|count| *count <= 2 * wire::WINDOW);
                 let count = count.ok_or_else(|| broken("the near end took more than it was sent"))?;
                 // One that has ended needs no more room.
                 under_way.get(&frame.id).inspect(|request| request.window.add_permits(count as usize));
@@ -258,7 +335,7 @@ async fn requests(
                 }
                 let id = frame.id;
                 let (send, receive) = mpsc::unbounded_channel();
-                let window = Arc::new(Semaphore::new(channel::WINDOW as usize));
+                let window = Arc::new(Semaphore::new(wire::WINDOW as usize));
                 let replies = Replies { id, first: first.clone(), content: content.clone(), window: window.clone() };
                 let incoming = answer::Incoming::new(receive, unstored.clone());
                 let (session, end) = (session.clone(), end.clone());

@@ -2,11 +2,12 @@
 
 use crate::{
     Far,
-    channel::{Channel, unexpected},
+    channel::Channel,
     crc64,
-    message::{Answer, FolderId, Request, UploadId},
+    message::{self, Answer, FolderId, Request, UploadId},
     open::{SMALL, weight},
     read::{content, other_bytes},
+    wire::unexpected,
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -93,7 +94,8 @@ impl FarUpload {
         // Closed never.
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
         self.far.meters.request("PART");
-        let asked = place.channel.ask(place.folder, &Request::Part { upload, index, offset, size })?;
+        let room = place.channel.room(size).await;
+        let asked = room.ask(place.folder, &Request::Part { upload, index, offset, size })?;
         let mut pieces = Pieces::new(payload);
         let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
         while let Some(frame) = pieces.frame().await {
@@ -127,6 +129,20 @@ impl FarUpload {
         Some((u64::from_be_bytes(crc.try_into().ok()?), at))
     }
 
+    /// Sets the attributes that came along with a file which is there now, where the far end hasn't done so by itself.
+    async fn with_attributes(&self, stored: Stored) -> Result<Stored> {
+        let (Some(keep), Some(carried)) = (&self.spec.keep, &self.spec.carried) else { return Ok(stored) };
+        let items = vec![message::carried_along(&self.key, &self.spec, keep, carried)];
+        let from = self.far.folder.path.clone();
+        match self.far.ask("ATTRIBUTES", Request::Attributes { from, items, set: true }).await? {
+            Answer::Attributed(mut answers) if answers.len() == 1 => {
+                let unkept = answers.pop().ok_or_else(unexpected)??.unkept;
+                Ok(Stored { unkept, ..stored })
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
     /// A small file, as one message.
     async fn put(&self, bytes: Bytes, late: &Late) -> Result<Stored> {
         let size = bytes.len() as u64;
@@ -141,7 +157,9 @@ impl FarUpload {
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
         match self.far.ask("PUT", request).await? {
             Answer::Stored(stored, Some(arrived)) if arrived == crc64(&crc) && stored.size == size => {
-                Ok(Stored { hashes: crc, ..stored })
+                let stored = Stored { hashes: crc, ..stored };
+                let keeps = self.far.line.about.get().is_some_and(|about| about.keeps);
+                if keeps { Ok(stored) } else { self.with_attributes(stored).await }
             }
             Answer::Stored(..) => Err(other_bytes("write")),
             _ => Err(unexpected()),
@@ -165,7 +183,8 @@ impl FarUpload {
             Answer::Stored(stored, _) => {
                 let whole = self.whole().filter(|(_, size)| *size == stored.size);
                 let hashes = whole.map(|(crc, _)| stored.hashes.clone().with(Algo::Crc64Nvme, crc.to_be_bytes()));
-                Ok(Stored { hashes: hashes.unwrap_or_else(|| stored.hashes.clone()), ..stored })
+                let hashes = hashes.unwrap_or_else(|| stored.hashes.clone());
+                self.with_attributes(Stored { hashes, ..stored }).await
             }
             _ => Err(unexpected()),
         }

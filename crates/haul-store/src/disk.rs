@@ -1,9 +1,11 @@
 //! Threads for blocking work on disks (and for hashing): one pool for names (listing, statx), one for bytes and changes,
-//! so that a few huge copies never hold up a listing. Shared by the whole process. No job ever waits for another one.
+//! so that a few huge copies never hold up a listing. Shared by the whole process. No job ever waits for another one: what a job asks
+//! for itself is done at once, on its thread.
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use haul_core::{Error, ErrorKind, Key, Result};
 use std::{
+    cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -12,7 +14,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use tokio::sync::oneshot;
+use tokio::{runtime::Handle, sync::oneshot};
 
 /// What a thread is given to do.
 enum Job {
@@ -67,6 +69,20 @@ pub struct Pool {
     /// What its threads take from; `None` where not one could be started, so that every job answers with an error.
     queue: Option<Receiver<Job>>,
     threads: Mutex<usize>,
+}
+
+/// Runs what consists of several jobs on one thread that may block, one after the other: handing each of them over takes longer than
+/// a small file does.
+///
+/// Errors: as [`run`].
+pub async fn together<T: Send + 'static>(jobs: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    let runtime = Handle::current();
+    run(move || runtime.block_on(jobs)).await
+}
+
+thread_local! {
+    /// True on a thread of a pool.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The pool that lists directories.
@@ -134,6 +150,10 @@ impl Pool {
     /// begun.
     pub fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (answer, pending) = oneshot::channel();
+        if INSIDE.get() {
+            let _ = answer.send(job());
+            return pending;
+        }
         self.queue(Job::Long(Box::new(move || {
             if !answer.is_closed() {
                 // The asker may have gone meanwhile; then nobody wants the answer.
@@ -145,6 +165,10 @@ impl Pool {
 
     fn submit_short<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (answer, pending) = oneshot::channel();
+        if INSIDE.get() {
+            let _ = answer.send(job());
+            return pending;
+        }
         self.queue(Job::Short(Box::new(move || {
             let found = (!answer.is_closed()).then(job);
             Box::new(move || {
@@ -196,6 +220,7 @@ pub fn lost(op: &'static str) -> Error {
 }
 
 fn work(queue: &Receiver<Job>) {
+    INSIDE.set(true);
     let mut answers: Vec<Answer> = Vec::with_capacity(ANSWERS);
     let mut since = Instant::now();
     loop {
@@ -299,6 +324,16 @@ mod tests {
         let jobs: Vec<_> = meets.map(|meet| pool.submit(move || meet.wait().is_leader())).collect();
         let leaders = jobs.into_iter().map(oneshot::Receiver::blocking_recv).filter(|led| *led == Ok(true));
         assert_eq!(leaders.count(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn jobs_together_run_on_one_thread_however_many_there_are() {
+        let here = async || run(|| Ok(thread::current().id())).await;
+        // More than there are threads: were one to wait for another, none would end.
+        let all = (0..4 * threads()).map(|_| together(async move { Ok((here().await?, here().await?)) }));
+        for threads in futures::future::try_join_all(all).await.unwrap() {
+            assert_eq!(threads.0, threads.1);
+        }
     }
 
     #[test]

@@ -373,7 +373,9 @@ pub struct WriteSpec {
     /// for their owner alone until then, and those of ours that forbid a change are opened for it.
     #[serde(with = "haul_core::wire::shared", skip_serializing_if = "Option::is_none")]
     pub keep: Option<Arc<Keep>>,
-    /// The source's attributes, where it is on another machine, for [`CopyHow::Special`].
+    /// The source's attributes, where it is on another machine: for [`CopyHow::Special`], and for a new file there, whose store sets them
+    /// (those of [`WriteSpec::keep`]) before the publish is answered. Only stores that have [`Store::inodes`] and no files of this machine get
+    /// them with a write.
     #[serde(with = "haul_core::wire::shared", skip_serializing_if = "Option::is_none")]
     pub carried: Option<Arc<Carried>>,
     /// Blocks of zeros become holes, where there are holes.

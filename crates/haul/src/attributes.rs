@@ -64,6 +64,11 @@ impl Attributes {
         self.given.is_some() || self.keep.as_ref().is_some_and(|keep| keep.looks_inside())
     }
 
+    /// True where a file's attributes follow from its source alone.
+    pub fn only_of_source(&self) -> bool {
+        self.keep.is_some() && self.given.is_none()
+    }
+
     /// True when more than the listed facts of two files may have to be looked at, or of more than two.
     pub fn asks_more(&self) -> bool {
         self.looks_inside() || self.hard_links()

@@ -7,14 +7,11 @@ use haul_far::Settings;
 use haul_remotes::{OpenOptions, Session, Spec};
 use haul_store::{Links, Store};
 use std::{
-    os::unix::ffi::OsStringExt as _,
+    io::{stdin, stdout},
+    os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
     path::{PathBuf, absolute},
     sync::Arc,
 };
-use tokio::io::{BufReader, BufWriter, stdin, stdout};
-
-/// Bytes read and written at a time.
-const BLOCK: usize = 256 << 10;
 
 /// What it lets the other end do.
 #[derive(clap::Args, Debug)]
@@ -37,7 +34,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     };
     let root = args.root.map(absolute).transpose()?.map(|root| root.into_os_string().into_vec());
     let settings = Settings { open: Arc::new(open), root, read_only: args.read_only };
-    let (from, to) = (BufReader::with_capacity(BLOCK, stdin()), BufWriter::with_capacity(BLOCK, stdout()));
-    haul_far::serve(from, to, settings).await?;
+    let ends = [stdin().as_fd().try_clone_to_owned()?, stdout().as_fd().try_clone_to_owned()?];
+    haul_far::serve_on(ends, settings).await?;
     Ok(Outcome::Done)
 }

@@ -395,3 +395,30 @@ fn haul_is_installed_there_once_and_only_when_asked() {
     assert_eq!((installed(), facts(&one[0]).0), (one.clone(), ino));
     assert_eq!(server.logins(), 5, "{}", server.log());
 }
+
+/// A long line carries more in several sessions of one login; a short one, or a server that takes no more, has one.
+#[test]
+fn a_long_line_has_several_sessions_as_far_as_the_server_takes_them() {
+    let Some(relay) = peers::own("haul-relay") else { return };
+    let content = noise(1, 40 * MIB);
+    for (delay, most, sessions) in [(25, 10, 3..=8), (25, 2, 2..=2), (0, 10, 1..=2)] {
+        let road = Road { delay: std::time::Duration::from_millis(delay), ..Road::default() };
+        let through = [relay.display().to_string()].into_iter().chain(road.words()).collect::<Vec<_>>().join(" ");
+        let lines = vec![format!("MaxSessions {most}"), "LogLevel VERBOSE".to_owned()];
+        let setup = Setup { through: (delay > 0).then_some(through), lines, ..Setup::default() };
+        let Some((server, lab)) = host(&setup, "type = far") else { return };
+        let begun = || server.log().lines().filter(|line| line.contains("Starting session: command")).count();
+        write(&lab.path("src/large"), &content, TIME);
+        let place = format!("far:{}/top", server.data().display());
+        lab.haul(&["copy", "@src", &place]).ok();
+        assert!(fs::read(server.data().join("top/large")).expect("there") == content);
+        let up = begun();
+        assert!(sessions.contains(&up), "{delay} ms, {most}: {up} up: {}", server.log());
+        lab.haul(&["copy", &place, "@back"]).ok();
+        assert!(fs::read(lab.path("back/large")).expect("back") == content);
+        let down = begun() - up;
+        assert!(sessions.contains(&down), "{delay} ms, {most}: {down} down: {}", server.log());
+        let logins = server.log().lines().filter(|line| line.contains("Accepted publickey")).count();
+        assert_eq!(logins, 2, "{}", server.log());
+    }
+}

@@ -2,17 +2,17 @@
 
 use super::{Opened, Session};
 use crate::{
-    channel::WINDOW,
     crc64,
     frame::{Frame, Kind, PIECE},
     message::{self, Answer, Asking, Folder, Request},
+    wire::WINDOW,
 };
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::ready, stream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Version, listing::Lost};
 use haul_store::{
-    AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, SettleItem,
-    Stored, Watch, WriteSpec, blocks, disk, offered,
+    Attributed, AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, Read,
+    SettleItem, Stored, Watch, WriteSpec, blocks, disk, offered,
 };
 use std::{
     ops::Range,
@@ -162,7 +162,7 @@ pub async fn answer(session: &Session, asking: Asking<Request>, replies: &Replie
 
 async fn in_folder(
     session: &Session,
-    folder: &Opened,
+    folder: &Arc<Opened>,
     request: Request,
     replies: &Replies,
     mut incoming: Incoming,
@@ -176,11 +176,26 @@ async fn in_folder(
         }
         Request::Stat(key) => Answer::Entry(near_entry(folder, store.stat(&far(folder, &key)).await?)),
         Request::Read(key, version, range) => {
-            let read = store.read(&far(folder, &key), version.as_ref(), range).await?;
+            let (store, key) = (store.clone(), far(folder, &key));
+            let read = disk::together(async move {
+                let read = store.read(&key, version.as_ref(), range).await?;
+                let body = match read.body {
+                    Body::File(file, range) if !range.is_empty() && range.end - range.start <= PIECE as u64 => {
+                        let block = block(&file, range)?;
+                        Body::Stream(stream::once(ready(Ok(block))).boxed())
+                    }
+                    body => body,
+                };
+                Ok(Read { body, ..read })
+            });
+            let read = read.await?;
             replies.end(Answer::Entry(near_entry(folder, read.entry))).await;
             return send(read.body, replies).await;
         }
-        Request::Put { key, spec, bytes } => put(folder, &far(folder, &key), spec, bytes.into()).await?,
+        Request::Put { key, spec, bytes } => {
+            let (folder, key) = (folder.clone(), far(folder, &key));
+            disk::together(async move { put(&folder, &key, spec, bytes.into()).await }).await?
+        }
         Request::Begin(key, spec) => {
             let resumable = spec.resumable;
             Answer::Upload(session.hold(store.write(&far(folder, &key), spec).await?, resumable))
@@ -316,13 +331,20 @@ async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
 async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Result<Answer> {
     let payload = Payload::from(bytes);
     let hashes = payload.hash(&[Algo::Crc64Nvme]).await?;
+    let along = spec.keep.as_ref().zip(spec.carried.as_ref());
+    let along = along.map(|(keep, carried)| message::carried_along(key, &spec, keep, carried));
     let upload = folder.store.write(key, spec).await?;
     let stored = match upload.part(0, 0, payload.with_hashes(hashes.clone())).await {
         Ok(part) => upload.publish(vec![part], Late::default()).await.map_err(|failed| (failed.error, failed.upload)),
         Err(error) => Err((error, upload)),
     };
     match stored {
-        Ok(stored) => Ok(Answer::Stored(stored, Some(crc64(&hashes)))),
+        Ok(mut stored) => {
+            if let Some(item) = along {
+                stored.unkept = set(folder, item).await?.unkept;
+            }
+            Ok(Answer::Stored(stored, Some(crc64(&hashes))))
+        }
         Err((error, upload)) => {
             // The first error is the one to tell; what can't be removed now is found by a cleanup.
             let _ = upload.abort().await;
@@ -331,13 +353,21 @@ async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Resul
     }
 }
 
+/// Sets attributes that came along.
+async fn set(folder: &Opened, item: AttributesItem) -> Result<Attributed> {
+    let from = Arc::from(&folder.as_asked.path[..]);
+    let batch = AttributesBatch { from, items: vec![item], links: Default::default(), set: true };
+    let mut answers = offered(folder.store.inodes(), "set attributes")?.attributes(batch).await;
+    answers.pop().unwrap_or_else(|| Err(Error::new(ErrorKind::Io, "set attributes", "the store gave no answer")))
+}
+
 /// Sends content, then its checksum.
 async fn send(body: Body, replies: &Replies) -> Result<()> {
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     match body {
         Body::File(file, range) => {
             let starts = range.clone().step_by(PIECE).map(|from| from..range.end.min(from + PIECE as u64));
-            let blocks = futures::stream::iter(starts).map(|range| {
+            let blocks = stream::iter(starts).map(|range| {
                 let file = file.clone();
                 disk::run(move || block(&file, range))
             });

@@ -129,6 +129,22 @@ impl Executor {
         self.apply_attributes_by(src, to, new, self.attributes.keep.clone()).await;
     }
 
+    /// Has the attributes of a new file go along with its bytes, where the destination is on another machine: a request of their own
+    /// would cost as much again as the file.
+    pub async fn carry_along(&self, order: &mut Order) {
+        let (src, dst) = (&self.cx.src, &self.cx.dst);
+        let apart = !dst.caps().files && dst.inodes().is_some() && src.caps().domain != dst.caps().domain;
+        // What was there has permissions that a user may have set; what is read back is read at the version that was written.
+        let plain = order.replaced.as_ref().is_some_and(is_plain) || self.job.write.verify_read;
+        let (true, false, Some(inodes)) = (apart && self.attributes.only_of_source(), plain, src.inodes()) else {
+            return;
+        };
+        let inside = self.attributes.looks_inside();
+        // Who can't be asked now is asked when the bytes are there.
+        let carried = inodes.carry(vec![order.src.key.clone()], inside).await.pop().and_then(Result::ok);
+        order.carried = carried.map(Arc::new);
+    }
+
     /// Applies the attributes of a file that an order transferred.
     pub async fn apply_attributes_of(&self, order: &Order) {
         // Something of another kind that was replaced has left no permissions.

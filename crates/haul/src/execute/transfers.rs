@@ -74,8 +74,9 @@ impl Executor {
         }
         if !by_server {
             for order in &mut batch {
+                self.carry_along(order).await;
                 let result = self.bring(order, &claim).await;
-                if result.is_ok() {
+                if result.is_ok() && order.carried.is_none() {
                     self.apply_attributes_of(order).await;
                 }
                 self.ended(order, result);

@@ -22,7 +22,7 @@ use crate::{
 use delta::Delta;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Retry, Version,
-    attributes::Unkept,
+    attributes::{Carried, Unkept},
     chmod::Chmod,
     chmod::MODE_BITS,
     event::{Event, Sink, StepId},
@@ -83,6 +83,8 @@ pub struct Order {
     pub kept: bool,
     /// Bytes that were taken from the allowance for it before it was begun.
     pub taken: u64,
+    /// The attributes of a source on this machine, which go along with the write: the store on the other one sets them.
+    pub carried: Option<Arc<Carried>>,
     /// It doesn't fit into the allowance: a large copy inside a service that is stopped where its parts reach what is left.
     pub stops_at_limit: bool,
 }
@@ -90,7 +92,7 @@ pub struct Order {
 impl Order {
     /// An order of which nothing is done yet.
     pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
-        Order { step, src, to, replaced, kept: false, taken: 0, stops_at_limit: false }
+        Order { step, src, to, replaced, kept: false, taken: 0, carried: None, stops_at_limit: false }
     }
 }
 
@@ -320,6 +322,8 @@ impl Mover {
             };
             let again = match error.kind() {
                 ErrorKind::Changed => {
+                    // Its attributes may have changed too.
+                    order.carried = None;
                     changed += 1;
                     changed < CHANGED_RETRIES
                 }
@@ -449,7 +453,7 @@ impl Mover {
             keep_setid: self.job.attributes.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.job.compare.ignore_size,
             keep: self.keep_of(order),
-            carried: None,
+            carried: order.carried.clone(),
             sparse: self.job.write.sparse,
             fsync: self.job.write.fsync == Fsync::File,
             drop_cache: self.job.write.drop_cache,
@@ -547,6 +551,7 @@ impl Mover {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Err(self.take_away(order, stored, error).await),
             proved => proved?,
         };
+        let unkept = stored.unkept;
         let holds = Entry {
             version: stored.version,
             hashes: stored.hashes,
@@ -556,7 +561,7 @@ impl Mover {
         let (version, stored) = (facts.version, Some(Box::new(holds)));
         // The store's own checksum proves what was sent, not that it is what the source has.
         let proved = proved.filter(|_| unproved.is_none());
-        Ok(Arrived { size: bytes, proved, unproved, version, stored, ..Arrived::default() })
+        Ok(Arrived { size: bytes, proved, unproved, version, stored, unkept, ..Arrived::default() })
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.

@@ -1,0 +1,407 @@
+//! One pipe to a far end: sends requests, and gives each its answers. Many are under way at once; none waits for another.
+
+use crate::{
+    dial::Pipe,
+    frame::{Frame, Kind, PIECE},
+    message::{self, Answer, Asking, FolderId, Request},
+    pack::{Pace, Packing, pack},
+};
+use bytes::Bytes;
+use futures::{FutureExt as _, StreamExt as _, stream::FuturesOrdered};
+use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_ssh::End;
+use haul_store::task::Task;
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    sync::mpsc,
+    time::timeout,
+};
+
+/// Frames of content that wait to be written: some megabytes, so that the pipe is never idle.
+const QUEUE: usize = 16;
+
+/// Frames that are being compressed, or are and wait for their turn.
+const PACKED_AHEAD: usize = 4;
+
+/// Bytes of an answer that may be on their way for one request: what a link of 100 MB/s holds in 40 ms. A larger one has several requests.
+pub const WINDOW: u64 = 4 << 20;
+
+/// The asker tells that it took bytes when they are so many.
+const TELL: u64 = WINDOW / 4;
+
+/// A pipe to a far end that was greeted.
+pub struct Wire {
+    /// Requests and what else is small: goes before content.
+    first: mpsc::UnboundedSender<Frame>,
+    /// Content.
+    content: mpsc::Sender<Frame>,
+    waiting: Arc<Waiting>,
+    next: AtomicU32,
+    /// Bytes that those who use it expect to move.
+    load: AtomicU64,
+    _tasks: (Task<()>, Task<()>),
+}
+
+/// Who waits for answers.
+#[derive(Default)]
+struct Waiting(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    by_id: HashMap<u32, mpsc::UnboundedSender<Came>>,
+    /// Why no more will come.
+    over: Option<String>,
+}
+
+/// What comes for a request.
+#[derive(Debug)]
+enum Came {
+    Answer(Frame),
+    Data(Bytes),
+}
+
+/// An answer or a piece of content.
+#[derive(Debug)]
+pub enum Given {
+    /// An answer.
+    Answer(Answer),
+    /// Content.
+    Data(Bytes),
+}
+
+/// A request that is under way. Dropping it before its last answer tells the far end that it is no longer wanted.
+pub struct Asked {
+    id: u32,
+    came: mpsc::UnboundedReceiver<Came>,
+    wire: Arc<Wire>,
+    untold: u64,
+    ended: bool,
+    /// Ends with the request.
+    _share: Share,
+}
+
+/// Bytes that some work expects to move on a wire; they count until it is dropped.
+pub struct Share {
+    wire: Arc<Wire>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.wire.load.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Waiting {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing more comes: all who wait are told.
+    fn end(&self, why: String) {
+        let mut state = self.state();
+        state.over.get_or_insert(why);
+        state.by_id.clear();
+    }
+}
+
+impl Wire {
+    /// Begins to read and write.
+    ///
+    /// A far end of which nothing comes for as long as `patience` is given up: it says every few seconds that it is there.
+    pub fn new(pipe: Pipe, patience: Duration, packing: Packing) -> Arc<Wire> {
+        let (first, firsts) = mpsc::unbounded_channel();
+        let (content, contents) = mpsc::channel(QUEUE);
+        let waiting = Arc::<Waiting>::default();
+        let (reads, writes) = (waiting.clone(), waiting.clone());
+        let Pipe { input, output, end } = pipe;
+        let reader = Task::spawn(async move {
+            let ended = match take(input, &reads, patience).await {
+                Ok(()) => "the far end closed the connection".to_owned(),
+                Err(error) => {
+                    end.iter().for_each(End::stop);
+                    error.to_string()
+                }
+            };
+            reads.end(match end {
+                Some(end) => format!("{ended} ({})", end.why().await.message()),
+                None => ended,
+            });
+        });
+        let writer = Task::spawn(async move {
+            // The reader says why it ended, where that says more.
+            if let Err(error) = send(output, firsts, contents, packing).await
+                && error.kind() != io::ErrorKind::BrokenPipe
+            {
+                writes.end(error.to_string());
+            }
+        });
+        let (next, load) = (AtomicU32::new(1), AtomicU64::new(0));
+        Arc::new(Wire { first, content, waiting, next, load, _tasks: (reader, writer) })
+    }
+
+    /// True while requests can be sent.
+    pub fn is_open(&self) -> bool {
+        self.waiting.state().over.is_none()
+    }
+
+    fn lost(&self) -> Error {
+        let why = self.waiting.state().over.clone();
+        let why = why.unwrap_or_else(|| "the connection to the far end is lost".to_owned());
+        Error::new(ErrorKind::Io, "connect", why).with_retry(Retry::Backoff)
+    }
+
+    /// Bytes that those who use it expect to move.
+    pub fn load(&self) -> u64 {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// A share of it, for work that moves so many bytes.
+    pub fn share(self: &Arc<Self>, bytes: u64) -> Share {
+        self.load.fetch_add(bytes, Ordering::Relaxed);
+        Share { wire: self.clone(), bytes }
+    }
+}
+
+impl Share {
+    /// Sends a request.
+    ///
+    /// Errors: the connection is lost; the request is too large.
+    pub fn ask(self, folder: FolderId, request: &Request) -> Result<Asked> {
+        let wire = self.wire.clone();
+        let id = wire.next.fetch_add(1, Ordering::Relaxed);
+        let frame = message::frame(Kind::Request, id, &Asking { folder, request })
+            .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
+        let (tell, came) = mpsc::unbounded_channel();
+        {
+            let mut state = wire.waiting.state();
+            if state.over.is_some() {
+                drop(state);
+                return Err(wire.lost());
+            }
+            state.by_id.insert(id, tell);
+        }
+        // What can't be sent any more is answered by the end of the connection.
+        let _ = wire.first.send(frame);
+        Ok(Asked { id, came, wire, untold: 0, ended: false, _share: self })
+    }
+}
+
+impl Asked {
+    /// Sends content of the request, in pieces.
+    ///
+    /// Errors: the connection is lost.
+    pub async fn send(&self, mut content: Bytes) -> Result<()> {
+        while !content.is_empty() {
+            let body = content.split_to(PIECE.min(content.len()));
+            let frame = Frame { kind: Kind::Data, id: self.id, body };
+            if self.wire.content.send(frame).await.is_err() {
+                return Err(self.wire.lost());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next answer or content.
+    ///
+    /// Errors: the far end's; the connection is lost.
+    pub async fn next(&mut self) -> Result<Given> {
+        let came = self.came.recv().await;
+        let Some(came) = came else {
+            self.ended = true;
+            return Err(self.wire.lost());
+        };
+        match came {
+            Came::Data(bytes) => {
+                self.took(bytes.len() as u64);
+                Ok(Given::Data(bytes))
+            }
+            Came::Answer(frame) => {
+                let size = frame.body.len() as u64;
+                let answer = message::read::<Answer>(&frame);
+                self.ended = answer.as_ref().is_ok_and(Answer::is_last);
+                match answer? {
+                    Answer::Failed(error) => Err(error),
+                    answer => {
+                        if !answer.is_last() {
+                            self.took(size);
+                        }
+                        Ok(Given::Answer(answer))
+                    }
+                }
+            }
+        }
+    }
+
+    /// The one answer.
+    ///
+    /// Errors: as [`Asked::next`].
+    pub async fn answer(mut self) -> Result<Answer> {
+        match self.next().await? {
+            Given::Answer(answer) => Ok(answer),
+            Given::Data(_) => Err(unexpected()),
+        }
+    }
+
+    fn took(&mut self, bytes: u64) {
+        self.untold += bytes;
+        if self.untold >= TELL {
+            let _ = self.wire.first.send(Frame::taken(self.id, self.untold));
+            self.untold = 0;
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.wire.waiting.state().by_id.remove(&self.id);
+        if !self.ended {
+            let _ = self.wire.first.send(Frame { kind: Kind::Cancel, id: self.id, body: Bytes::new() });
+        }
+    }
+}
+
+/// The error of an answer that doesn't belong to its request.
+pub fn unexpected() -> Error {
+    Error::new(ErrorKind::Corrupt, "connect", "the far end answered something else than what was asked")
+}
+
+/// Hands on what comes until the pipe ends.
+async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Duration) -> io::Result<()> {
+    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
+    while let Some(frame) = timeout(patience, Frame::read(&mut from)).await.map_err(silent)?? {
+        let (id, came) = match frame.kind {
+            Kind::Data => (frame.id, Came::Data(frame.body)),
+            Kind::Answer => (frame.id, Came::Answer(frame)),
+            Kind::Alive => continue,
+            Kind::Request | Kind::Taken | Kind::Cancel => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the far end asks, where it should answer"));
+            }
+        };
+        // One that was given up meanwhile has nobody who waits.
+        if let Some(tell) = waiting.state().by_id.get(&id) {
+            let _ = tell.send(came);
+        }
+    }
+    Ok(())
+}
+
+/// Writes what is to be sent, what is small before content, until nobody sends any more. Content is compressed meanwhile, several
+/// frames at once.
+pub async fn send(
+    mut to: impl AsyncWrite + Unpin,
+    mut firsts: mpsc::UnboundedReceiver<Frame>,
+    mut contents: mpsc::Receiver<Frame>,
+    packing: Packing,
+) -> io::Result<()> {
+    let mut pace = Pace::new(packing);
+    let mut ahead = FuturesOrdered::new();
+    loop {
+        while ahead.len() < PACKED_AHEAD
+            && let Ok(frame) = contents.try_recv()
+        {
+            ahead.push_back(packed(frame, pace.level()));
+        }
+        let (began, waits) = (Instant::now(), !ahead.is_empty());
+        let step = {
+            let mut next = std::pin::pin!(async {
+                tokio::select! {
+                    biased;
+                    frame = firsts.recv() => frame.map_or(Step::End, Step::First),
+                    Some(packed) = ahead.next() => Step::Content(packed),
+                    Some(frame) = contents.recv(), if !waits => Step::More(frame),
+                }
+            });
+            match next.as_mut().now_or_never() {
+                Some(step) => step,
+                None => {
+                    // Nothing else is ready: what was written goes now.
+                    to.flush().await?;
+                    next.await
+                }
+            }
+        };
+        match step {
+            Step::End => return to.shutdown().await,
+            Step::More(frame) => ahead.push_back(packed(frame, pace.level())),
+            Step::First(frame) => match pace.quick().and_then(|level| pack(&frame.body, level)) {
+                Some(packed) => frame.write_packed(&packed, &mut to).await?,
+                None => frame.write(&mut to).await?,
+            },
+            Step::Content((frame, packed)) => {
+                let (work, began) = (began.elapsed(), Instant::now());
+                match &packed {
+                    Some(packed) => frame.write_packed(packed, &mut to).await?,
+                    None => frame.write(&mut to).await?,
+                }
+                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed(), work);
+            }
+        }
+    }
+}
+
+/// What is written next.
+enum Step {
+    First(Frame),
+    Content((Frame, Option<Vec<u8>>)),
+    More(Frame),
+    End,
+}
+
+/// A frame, and its body compressed at this level, where that is wanted and pays.
+async fn packed(frame: Frame, level: Option<i32>) -> (Frame, Option<Vec<u8>>) {
+    let Some(level) = level else { return (frame, None) };
+    let body = frame.body.clone();
+    // What can't be compressed goes as it is.
+    let packed = tokio::spawn(async move { pack(&body, level) }).await.unwrap_or_default();
+    (frame, packed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::When;
+    use tokio::io::AsyncReadExt as _;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn frames_cross_compressed_in_their_order() {
+        let text: Vec<u8> = (0..10_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
+        for (when, smaller) in [(When::Always, true), (When::Slow, false), (When::Never, false)] {
+            let (first, firsts) = mpsc::unbounded_channel();
+            let (content, contents) = mpsc::channel(QUEUE);
+            let (mut from, to) = tokio::io::duplex(1 << 16);
+            let sender = tokio::spawn(send(to, firsts, contents, Packing { when, level: None }));
+            let noise = Bytes::from(haul_testkit::folder::noise(1, PIECE));
+            let bodies: Vec<_> =
+                (0..6).map(|n| if n == 3 { noise.clone() } else { Bytes::from(text.clone()) }).collect();
+            for (id, body) in bodies.iter().enumerate() {
+                content.send(Frame { kind: Kind::Data, id: id as u32, body: body.clone() }).await.unwrap();
+            }
+            let (mut wire, mut came) = (Vec::new(), Vec::new());
+            while came.len() < bodies.len() {
+                from.read_buf(&mut wire).await.unwrap();
+                let mut left = &wire[..];
+                came.clear();
+                while let Ok(Some(frame)) = Frame::read(&mut left).await {
+                    came.push(frame);
+                }
+            }
+            let ids: Vec<u32> = came.iter().map(|frame| frame.id).collect();
+            assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
+            assert!(came.iter().map(|frame| &frame.body).eq(&bodies));
+            let plain: usize = bodies.iter().map(Bytes::len).sum();
+            assert_eq!(wire.len() < plain / 2, smaller, "{when:?}: {} of {plain}", wire.len());
+            drop((first, content));
+            sender.await.unwrap().unwrap();
+        }
+    }
+}
