@@ -7,6 +7,7 @@ import re
 import subprocess
 
 from cases.common import CloudCase, Command
+from cloud import Cloud
 
 FULL, QUICK = 1_000_000, 2_000
 # Requests a second of each worker: eight of them are what two cores serve and send, with a build for development too.
@@ -18,10 +19,10 @@ SECONDS_FULL = 6_500
 KILL_SECONDS, KILL_SECONDS_QUICK = 10, 2
 # The workers of one run, started and waited for; each says how many requests to the job's folder it made, and when it ended.
 RUN = """
-"$0" fleet create bench:{src} bench:{dst} --at bench:{jobs}/run --shards {shards} > /dev/null || exit
+"$0" fleet create bench:{src} bench:{dst} --at jobs:{jobs}/run --shards {shards} > /dev/null || exit
 i=0
 while [ $i -lt {workers} ]; do
-  ( "$0" fleet work bench:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2> worker-$i.log > /dev/null
+  ( "$0" fleet work jobs:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2> worker-$i.log > /dev/null
     echo $? > worker-$i.code ) &
   i=$((i + 1))
 done
@@ -29,11 +30,11 @@ wait
 """
 # The same, while one after the other is killed every so many seconds, and started again as a scheduler does.
 RUN_KILLED = """
-"$0" fleet create bench:{src} bench:{dst} --at bench:{jobs}/run --shards {shards} > /dev/null || exit
+"$0" fleet create bench:{src} bench:{dst} --at jobs:{jobs}/run --shards {shards} > /dev/null || exit
 i=0 all=
 while [ $i -lt {workers} ]; do
   ( while
-      "$0" fleet work bench:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2>> worker-$i.log > /dev/null &
+      "$0" fleet work jobs:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2>> worker-$i.log > /dev/null &
       echo $! > worker-$i.pid
       wait $!
       code=$?
@@ -77,6 +78,12 @@ class Fleet(CloudCase):
         super().prepare(folder, tools, stack)
         self.haul = tools.paths["haul"]
         self.cloud.fill(FROM, self.keys, "flat", SIZE)
+        # The job's own objects are read again, so they lie where contents are kept.
+        self.jobs = stack.enter_context(Cloud(self.program, "--preset", "aws-like"))
+        self.endpoints = [self.cloud, self.jobs]
+
+    def environment(self, command):
+        return super().environment(command) | self.jobs.remote("jobs")
 
     def commands(self):
         for workers in self.workers:
@@ -87,8 +94,8 @@ class Fleet(CloudCase):
             yield Command(f"haul fleet {workers}", "sh", ["-c", script, self.haul], series="haul fleet", at=workers, folder=str(self.folder))
 
     def fresh(self, _command):
-        for bucket in (TO, JOBS):
-            self.cloud.create(bucket)
+        self.cloud.create(TO)
+        self.jobs.create(JOBS)
         for log in self.folder.glob("worker-*"):
             log.unlink()
 
@@ -100,7 +107,7 @@ class Fleet(CloudCase):
         if copied != self.keys:
             return f"{copied} of {self.keys} objects were copied"
         report = subprocess.run(
-            [self.haul, "fleet", "report", f"bench:{JOBS}/run", "--json"],
+            [self.haul, "fleet", "report", f"jobs:{JOBS}/run", "--json"],
             env=self.environment(command), capture_output=True, text=True, check=False,
         )
         outcome = json.loads(report.stdout)["outcome"]
