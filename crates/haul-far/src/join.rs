@@ -1,7 +1,7 @@
 //! Further pipes of one near end: the `haul far` that each of them starts hands its input and output over to the one that was there
 //! first, and waits until that has done with them. They meet on a socket without a file, which only the same user may knock at.
 
-use crate::{hello, pack::Packing, serve::Settings};
+use crate::{hello, pack::Packing, settings::Settings};
 use rustix::{
     io::IoSlice,
     net::{

@@ -14,12 +14,14 @@ mod open;
 mod pack;
 mod read;
 mod serve;
+mod settings;
 mod upload;
 mod wire;
 
 pub use dial::{Call, Dial, OverSsh, Pipe, ShellCommand};
 pub use open::{HAUL_PATH, INSTALL, KIND, connect, is_confined, open_on};
-pub use serve::{Open, Settings, serve, serve_on};
+pub use serve::{serve, serve_on};
+pub use settings::{Open, Settings};
 
 use channel::{Channel, Growth};
 use futures::{future::BoxFuture, stream::BoxStream};

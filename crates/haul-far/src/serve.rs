@@ -10,6 +10,7 @@ use crate::{
     join::{self, Door, Guest},
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
     pack::Packing,
+    settings::Settings,
     wire,
 };
 use answer::Replies;
@@ -45,20 +46,6 @@ const BLOCK: usize = 256 << 10;
 
 /// How often the far end says that it is there.
 pub const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
-
-/// Opens a folder of this machine.
-pub type Open = Arc<dyn Fn(&[u8], Links, bool) -> Result<Arc<dyn Store>> + Send + Sync>;
-
-/// What the far end lets others do.
-#[derive(Clone)]
-pub struct Settings {
-    /// Opens folders.
-    pub open: Open,
-    /// Only this folder and what is in it.
-    pub root: Option<Vec<u8>>,
-    /// Nothing may be changed.
-    pub read_only: bool,
-}
 
 /// Serves one near end, on one pipe, until it hangs up. What it left half written and won't go on with is removed.
 ///

@@ -220,9 +220,9 @@ fn from_another(make: Make, provider: &str) {
     let from = format!("s:{}", source.bucket("source"));
     lab.haul(&[&["copy", "@src", &from][..], &PARTS[..]].concat()).ok();
     lab.haul(&[&["copy", &from, &format!("p:{bucket}")][..], &PARTS[..]].concat()).ok();
-    // Sent again from memory where no answer confirms what was sent on: once, while all of them are under way.
-    let sent = if whole_only(make, provider) { 8 } else { 4 };
-    assert_eq!(proxy.counts().get("UploadPart"), Some(&sent), "{what}: {:?}", proxy.counts());
+    // Sent again from memory where no answer confirms what was sent on: those that were under way when the first answer came.
+    let sent = if whole_only(make, provider) { 5..=8 } else { 4..=4 };
+    assert!(sent.contains(&proxy.counts()["UploadPart"]), "{what}: {:?}", proxy.counts());
     lab.haul(&["check", &from, &format!("r:{bucket}")]).ok();
     lab.haul(&["copy", &format!("r:{bucket}"), "@back"]).ok();
     same(&lab, "src", "back", &what);

@@ -17,6 +17,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("hashing payload relay store", "the contract's payload hashes and relays itself"),
     ("batch serve", "the simulated Google Cloud Storage answers the requests of a batch as any other"),
     (
+        "copy resume upload",
+        "S3 changes a key's metadata by copying it, also after an upload; a copy in parts is an upload",
+    ),
+    (
         "gather place service",
         "Dropbox commits for one request of an account at a time, so what waits for it is shared as the client is",
     ),

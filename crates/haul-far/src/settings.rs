@@ -1,0 +1,19 @@
+//! What a far end was started with.
+
+use haul_core::Result;
+use haul_store::{Links, Store};
+use std::sync::Arc;
+
+/// Opens a folder of this machine.
+pub type Open = Arc<dyn Fn(&[u8], Links, bool) -> Result<Arc<dyn Store>> + Send + Sync>;
+
+/// What the far end lets others do.
+#[derive(Clone)]
+pub struct Settings {
+    /// Opens folders.
+    pub open: Open,
+    /// Only this folder and what is in it.
+    pub root: Option<Vec<u8>>,
+    /// Nothing may be changed.
+    pub read_only: bool,
+}
