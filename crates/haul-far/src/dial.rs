@@ -135,10 +135,10 @@ impl From<haul_ssh::Pipe> for Pipe {
 }
 
 impl Call {
-    /// Greets who is there, and gives what it says of itself. A login has the time that a person takes.
+    /// Greets who is there, and gives what it says of itself. A login has the time that a person takes. `joins` is the token of
+    /// the far end that this pipe is a further one of.
     ///
     /// Errors: no haul is there, in the words of what is; nobody answers within `patience`.
-    /// `joins`: see [`Hello::joins`].
     pub async fn greet(self, packing: Packing, patience: Duration, joins: Option<String>) -> Result<(Pipe, About)> {
         let state = RandomState::new();
         let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
