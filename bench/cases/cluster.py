@@ -17,6 +17,8 @@ WORKERS_FULL, WORKERS_QUICK = (1, 2, 4, 8), (1, 2)
 FROM, TO, JOBS, SIZE = "from", "to", "jobs", 1_000
 SECONDS_FULL = 6_500
 KILL_SECONDS, KILL_SECONDS_QUICK = 10, 2
+# So many at most: who is killed more often than leases end gets nowhere.
+KILLS, KILLS_QUICK = 200, 2
 # The workers of one run, started and waited for; each says how many requests to the job's folder it made, and when it ended.
 RUN = """
 "$0" fleet create bench:{src} bench:{dst} --at jobs:{jobs}/run --shards {shards} > /dev/null || exit
@@ -44,7 +46,7 @@ while [ $i -lt {workers} ]; do
   all="$all $!"
   i=$((i + 1))
 done
-( n=0; while sleep {every}; do kill -9 $(cat worker-$((n % {workers})).pid); n=$((n + 1)); echo $n > worker-killed; done ) 2> /dev/null &
+( n=0; while [ $n -lt {kills} ] && sleep {every}; do kill -9 $(cat worker-$((n % {workers})).pid); n=$((n + 1)); echo $n > worker-killed; done ) 2> /dev/null &
 killer=$!
 wait $all
 kill $killer
@@ -71,7 +73,7 @@ class Fleet(CloudCase):
         self.keys, self.rate = (QUICK, RATE_QUICK) if quick else (FULL, RATE_FULL)
         self.workers = WORKERS_QUICK if quick else WORKERS_FULL
         self.seconds = None if quick else SECONDS_FULL
-        self.every = KILL_SECONDS_QUICK if quick else KILL_SECONDS
+        self.every, self.kills = (KILL_SECONDS_QUICK, KILLS_QUICK) if quick else (KILL_SECONDS, KILLS)
         self.what = f"copy of {self.keys:,} objects by {', '.join(map(str, self.workers))} workers of {self.rate} requests a second each"
 
     def prepare(self, folder, tools, stack):
@@ -89,7 +91,7 @@ class Fleet(CloudCase):
         for workers in self.workers:
             lease = "60s" if self.keys >= FULL else "6s"
             script = self.script.format(
-                src=FROM, dst=TO, jobs=JOBS, shards=64, workers=workers, rate=self.rate, lease=lease, every=self.every
+                src=FROM, dst=TO, jobs=JOBS, shards=64, workers=workers, rate=self.rate, lease=lease, every=self.every, kills=self.kills,
             )
             yield Command(f"haul fleet {workers}", "sh", ["-c", script, self.haul], series="haul fleet", at=workers, folder=str(self.folder))
 
