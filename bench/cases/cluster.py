@@ -49,7 +49,7 @@ done
 ( n=0; while [ $n -lt {kills} ] && sleep {every}; do kill -9 $(cat worker-$((n % {workers})).pid); n=$((n + 1)); echo $n > worker-killed; done ) 2> /dev/null &
 killer=$!
 wait $all
-kill $killer
+kill $killer 2> /dev/null || :
 """
 
 

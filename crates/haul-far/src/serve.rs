@@ -6,7 +6,7 @@ mod pipe;
 
 use crate::{
     frame::{Frame, Kind},
-    hello::{self, About},
+    hello::{self, About, Heard},
     join::{self, Door, Guest},
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
     pack::Packing,
@@ -52,18 +52,13 @@ pub const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// Errors: the pipes'; `InvalidData` for what is no haul, or breaks its own rules.
 pub async fn serve(
     mut from: impl AsyncRead + Send + Unpin,
-    mut to: impl AsyncWrite + Send + Unpin + 'static,
+    to: impl AsyncWrite + Send + Unpin + 'static,
     settings: Settings,
 ) -> io::Result<()> {
-    let Some(heard) = hello::hear(&mut from).await? else { return Ok(()) };
-    let packing = heard.packing();
-    if !hello::answer(heard, &mut to, about(&settings)).await? {
-        return Ok(());
+    match hello::hear(&mut from).await? {
+        Some(heard) => attend(from, to, heard, settings, None).await,
+        None => Ok(()),
     }
-    let session = Arc::new(Session::new(settings));
-    let served = converse(from, to, session.clone(), packing).await;
-    session.tidy().await;
-    served
 }
 
 /// The same on descriptors, which may be further ones of a near end that another process serves: then they are handed over to that,
@@ -80,15 +75,25 @@ pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> 
         return join::knock(token, &heard, &settings, ends).await;
     }
     drop(ends);
-    let mut to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
-    let door = Door::open();
+    let to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
+    attend(from, to, heard, settings, Door::open()).await
+}
+
+/// Serves a near end that said who it is, and its further pipes that come through `door`.
+async fn attend(
+    from: impl AsyncRead + Send + Unpin,
+    mut to: impl AsyncWrite + Send + Unpin + 'static,
+    heard: Heard,
+    settings: Settings,
+    door: Option<Door>,
+) -> io::Result<()> {
     let about = About { joins: door.as_ref().map(|door| door.token.clone()), ..about(&settings) };
     let packing = heard.packing();
     if !hello::answer(heard, &mut to, about).await? {
         return Ok(());
     }
     let session = Arc::new(Session::new(settings));
-    let guests = Task::spawn(guests(door, session.clone()));
+    let guests = door.map(|door| Task::spawn(guests(door, session.clone())));
     let served = converse(from, to, session.clone(), packing).await;
     drop(guests);
     session.tidy().await;
@@ -96,8 +101,7 @@ pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> 
 }
 
 /// Serves further pipes as they come.
-async fn guests(door: Option<Door>, session: Arc<Session>) {
-    let Some(door) = door else { return };
+async fn guests(door: Door, session: Arc<Session>) {
     let mut served = JoinSet::new();
     loop {
         let guest = door.guest(&session.settings).await;
