@@ -4,14 +4,14 @@
 use crate::Cx;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Mtime, Posix, Result,
-    attributes::{self, Rights, What, Why},
+    attributes::{self, Carried, Rights, What, Why},
     chmod::Chmod,
     compare::{Difference, Rules},
     job::Job,
     keep::{IdMap, Keep},
     links::SourceLinks,
 };
-use haul_store::{Attributed, AttributesBatch, AttributesItem, Store, none_offered};
+use haul_store::{Attributed, AttributesBatch, AttributesItem, Caps, Store, none_offered};
 use std::sync::Arc;
 
 /// What a job keeps.
@@ -25,6 +25,8 @@ pub struct Attributes {
     given: Option<Box<haul_core::Meta>>,
     /// What was asked for and has no effect, as an end has no such thing.
     pub lacking: Option<&'static str>,
+    /// The ends are on two machines: attributes are carried from one to the other.
+    apart: bool,
 }
 
 impl Attributes {
@@ -46,7 +48,9 @@ impl Attributes {
         job.attributes.metadata_set.retain(|(name, value)| !give(&mut keep, name, value));
         let given = job.attributes.metadata_set.iter().cloned().collect::<haul_core::Meta>();
         let given = (!given.is_empty()).then(|| Box::new(given));
-        Attributes { keep: Some(Arc::new(keep)), rights, given, lacking: None }
+        let place = |caps: &Caps| caps.domain.as_ref().map(|domain| domain.name.clone());
+        let apart = place(src) != place(dst);
+        Attributes { keep: Some(Arc::new(keep)), rights, given, lacking: None, apart }
     }
 
     /// What is kept of names that are one file.
@@ -86,7 +90,16 @@ impl Attributes {
     pub fn item(&self, src: &Entry, to: &Key, mtime: Option<Mtime>) -> AttributesItem {
         let meta = self.given.clone().filter(|_| !src.is_dir());
         let (from, to, keep) = (src.key.clone(), to.clone(), self.keep.clone());
-        AttributesItem { from, to, mtime, meta, keep, carried: None, new: false }
+        let carried = self.listed(src).map(Arc::new);
+        AttributesItem { from, to, mtime, meta, keep, carried, new: false }
+    }
+
+    /// What is carried of a file to another machine, where its listing told all of it that counts: asking for it would take a round trip
+    /// for each file.
+    pub fn listed(&self, src: &Entry) -> Option<Carried> {
+        let posix = src.posix.as_deref().filter(|_| self.apart && src.kind == Kind::File && !self.looks_inside())?;
+        let Posix { mode, uid, gid, rdev, atime, .. } = *posix;
+        Some(Carried { mode, uid, gid, rdev, mtime: src.mtime?, atime, xattrs: Vec::new() })
     }
 
     /// What differs between a source and what a destination has of its name: of attributes, what would be set.
@@ -127,17 +140,26 @@ pub async fn ask(
         return inodes.attributes(AttributesBatch { from: source.place.clone(), items, links, set }).await;
     }
     let Some(carrier) = from.inodes() else { return none_offered(count, OP) };
-    let inside = items.iter().any(|item| item.keep.as_ref().is_some_and(|keep| keep.looks_inside()));
-    let carried = carrier.carry(items.iter().map(|item| item.from.clone()).collect(), inside).await;
+    let unknown = || items.iter().filter(|item| item.carried.is_none());
+    let inside = unknown().any(|item| item.keep.as_ref().is_some_and(|keep| keep.looks_inside()));
+    let asked: Vec<Key> = unknown().map(|item| item.from.clone()).collect();
+    let mut told = match asked.is_empty() {
+        true => Vec::new(),
+        false => carrier.carry(asked, inside).await,
+    }
+    .into_iter();
+    let silent = || Error::new(ErrorKind::Io, OP, "the store gave no answer");
     let (mut ready, mut answers) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for (item, carried) in items.into_iter().zip(carried) {
-        let carried = carried.map(|carried| ready.push(AttributesItem { carried: Some(Arc::new(carried)), ..item }));
-        answers.push(carried);
+    for item in items {
+        let carried = match item.carried.clone() {
+            Some(carried) => Ok(carried),
+            None => told.next().unwrap_or_else(|| Err(silent())).map(Arc::new),
+        };
+        answers.push(carried.map(|carried| ready.push(AttributesItem { carried: Some(carried), ..item })));
     }
     let batch = AttributesBatch { from: domain.place.clone(), items: ready, links, set };
     let mut set = inodes.attributes(batch).await.into_iter();
-    let missing = || Err(Error::new(ErrorKind::Io, OP, "the store gave no answer"));
-    answers.into_iter().map(|carried| carried.and_then(|()| set.next().unwrap_or_else(missing))).collect()
+    answers.into_iter().map(|carried| carried.and_then(|()| set.next().unwrap_or_else(|| Err(silent())))).collect()
 }
 
 /// What to say where an end is no file system.

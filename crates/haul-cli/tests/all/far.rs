@@ -76,11 +76,16 @@ fn a_small_file_costs_one_request() {
     for n in 0..500u64 {
         write(&lab.path(&format!("src/{n}")), &noise(n, 100), TIME);
     }
-    // Its attributes go along with it.
-    for (flags, to) in [(&["-v"][..], "there"), (&["-v", "-aX"], "kept")] {
-        let ran = lab.haul(&[&["copy", "@src", &far(&lab, to)], flags].concat()).ok();
-        assert!(ran.err.contains("PUT 500"), "{}", ran.err);
-        for question in ["STAT ", "WRITE ", "PART ", "ATTRIBUTES "] {
+    // Its attributes go along with it; those of what comes from there were listed.
+    let there = far(&lab, "there");
+    for (flags, from, to, what) in [
+        (&["-v"][..], "@src", &there[..], "PUT 500"),
+        (&["-v", "-aX"], "@src", &far(&lab, "kept"), "PUT 500"),
+        (&["-v", "-a"], &there, "@back", "READ 500"),
+    ] {
+        let ran = lab.haul(&[&["copy", from, to], flags].concat()).ok();
+        assert!(ran.err.contains(what), "{}", ran.err);
+        for question in ["STAT ", "WRITE ", "PART ", "ATTRIBUTES ", "CARRY "] {
             let asked = ran.err.split(question).nth(1).map_or(0, |rest| {
                 rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
             });

@@ -139,9 +139,14 @@ impl Executor {
         let (true, false, Some(inodes)) = (apart && self.attributes.only_of_source(), plain, src.inodes()) else {
             return;
         };
-        let inside = self.attributes.looks_inside();
-        // Who can't be asked now is asked when the bytes are there.
-        let carried = inodes.carry(vec![order.src.key.clone()], inside).await.pop().and_then(Result::ok);
+        let carried = match self.attributes.listed(&order.src) {
+            None => {
+                // Who can't be asked now is asked when the bytes are there.
+                let inside = self.attributes.looks_inside();
+                inodes.carry(vec![order.src.key.clone()], inside).await.pop().and_then(Result::ok)
+            }
+            listed => listed,
+        };
         order.carried = carried.map(Arc::new);
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Executor, dirs::Due, pending::DELETE_BATCH};
 use crate::namesakes::of_name;
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 use haul_core::{
     Entry, ErrorKind, Key, Posix, Result, attributes,
     chmod::Chmod,
@@ -41,11 +41,12 @@ impl Executor {
     /// has its name and is to be replaced, that is deleted at once.
     async fn new_dir(&self, src: Entry) {
         if self.job.existing.other_kinds.are_replaced() {
-            if !self.job.dry_run && self.cx.dst.caps().dirs {
-                for other in of_name(&self.cx.dst, src.key.path()) {
-                    if let Err(error) = self.clear_file(&other).await {
-                        return self.ledger.error(error);
-                    }
+            // Nothing can be in a directory that is new itself: a question for each would be a round trip, one after the other.
+            if !self.job.dry_run && self.cx.dst.caps().dirs && !self.planner.is_new(&src.key.parent()) {
+                let others: Vec<Key> = of_name(&self.cx.dst, src.key.path()).collect();
+                let cleared = join_all(others.iter().map(|other| self.clear_file(other))).await;
+                if let Some(error) = cleared.into_iter().find_map(Result::err) {
+                    return self.ledger.error(error);
                 }
             }
             self.close_at_once(&src).await;

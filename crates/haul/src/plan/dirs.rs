@@ -73,7 +73,7 @@ impl Planner {
     }
 
     /// True for a directory that is known to be missing from the destination, as far as the walk has come.
-    pub(super) fn is_new(&self, dir: &Key) -> bool {
+    pub fn is_new(&self, dir: &Key) -> bool {
         is_within(&self.new, dir)
     }
 

@@ -179,6 +179,32 @@ fn only_what_changed_goes_across() {
     assert!(fs::read_dir(room.lab.path("far-state/haul/pieces")).expect("remembered").count() > 0);
 }
 
+/// What is in a new directory is new: a question about each would be a round trip, one after the other.
+#[test]
+fn of_what_is_in_a_new_directory_nothing_is_asked() {
+    let Some(room) = Room::new() else { return };
+    for n in 0..30 {
+        write(&room.lab.path(&format!("src/new/dir-{n}-/f")), b"text", TIME);
+    }
+    let (asked, shell) = (room.lab.path("asked"), room.shell());
+    // What is sent there, as it is.
+    let path = format!("--rsync-path=tee -a {} | {HAUL}", asked.display());
+    let from = format!("{}/", room.lab.path("src").display());
+    room.lab.haul(&["rsync", "-e", &shell, &path, "-rlt", &from, &room.far("dst")]).ok();
+    folder::assert_same(&folder::read(&room.lab.path("src")), &folder::read(&room.lab.path("dst")), "there");
+    let asked = fs::read(asked).unwrap();
+    let mut followed = Vec::new();
+    for n in 0..30 {
+        let name = format!("new/dir-{n}-");
+        let found = asked.windows(name.len() + 1).filter(|found| found.starts_with(name.as_bytes()));
+        followed.extend(found.map(|found| found[name.len()]));
+    }
+    assert!(
+        followed.len() >= 60 && followed.iter().all(|byte| *byte == b'/'),
+        "asked of a directory's name as a file's"
+    );
+}
+
 #[test]
 fn from_a_host_to_a_host_it_goes_through_here() {
     let (Some(room), Some(other)) = (Room::new(), Room::new()) else { return };
