@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 
 /// Objects of a page, at most.
 pub const PAGE: usize = 1000;
+/// Of these so many are new: the key after which it begins, and the directory that is listed, may be among them.
+pub const NEW: usize = PAGE - 2;
 /// Pages that wait for the reader, beside the one being fetched.
 const AHEAD: usize = 2;
 

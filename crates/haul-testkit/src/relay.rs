@@ -105,7 +105,10 @@ impl Road {
             }
             let passed = passed.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64;
             if let Some(file) = &self.count {
-                std::fs::write(file, passed.to_string()).expect("written");
+                // Whole at any time: this may be killed while it writes.
+                let beside = file.with_extension(passed.to_string());
+                std::fs::write(&beside, passed.to_string()).expect("written");
+                std::fs::rename(&beside, file).expect("renamed");
             }
             if let Some((most, file)) = &self.cut
                 && passed >= *most

@@ -187,7 +187,7 @@ impl Ranges {
         self.useful += share;
         self.held += usize::from(keep > 0);
         let beyond = keep < entries.len();
-        if self.numbers == 1 && !range.found && keep == self.page && !ended {
+        if self.numbers == 1 && !range.found && keep >= self.page && !ended {
             self.spread = Spread::seen(&entries.iter().map(|entry| &entry.key).collect::<Vec<_>>());
         }
         let range = &mut self.ranges[at];

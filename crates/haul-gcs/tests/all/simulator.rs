@@ -3,7 +3,8 @@
 
 use crate::emulators::{get, keys, open_at};
 use bytes::Bytes;
-use haul_core::{Algo, ErrorKind, Hashes, Key, Meta, Mtime, Retry, Version, hash::hash_bytes, plan::Replace};
+use futures::StreamExt;
+use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Retry, Version, hash::hash_bytes, plan::Replace};
 use haul_store::{Cleanup, Late, ListRequest, Part, Payload, Sent, Store, Upload, WriteSpec};
 use haul_testkit::{
     conformance,
@@ -54,6 +55,23 @@ async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> Option<Version> {
     let sent = (0..count).map(|index| part(&*upload, bytes, index));
     let parts = futures::future::try_join_all(sent).await.expect("sent");
     upload.publish(parts, Late::default()).await.expect("published").version
+}
+
+/// Whoever lists in ranges counts on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_is_one_request_wherever_it_begins() {
+    let sim = start();
+    sim.fill("box", 5_000);
+    let store = open(&sim, "box", &[]);
+    let limit = store.caps().page;
+    for after in [None, Some(Key::new("0001/000001234")), Some(Key::new("0001/00000123"))] {
+        sim.reset_counts();
+        let request = ListRequest { after: after.clone(), limit, ..ListRequest::all() };
+        let listed: Vec<_> = store.list(request).collect().await;
+        let [Listed::Batch(batch)] = &listed[..] else { panic!("{listed:?}") };
+        assert!(Some(batch.len()) >= limit, "{after:?}: {}", batch.len());
+        assert_eq!(sim.counts().values().sum::<u64>(), 1, "{after:?}: {:?}", sim.counts());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
