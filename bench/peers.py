@@ -70,9 +70,10 @@ def obtain(root, name, haul, cloudsim, heavy, profile):
 
 
 def build(root, package, program, profile):
-    # Tests are built with the features of the whole workspace: what they compiled isn't compiled again.
-    what = ["--workspace", "--bins"] if profile == "dev" else ["-p", package, "--bin", program]
-    subprocess.run(["cargo", "build", "--profile", profile, "--locked", *what], cwd=root, check=True)
+    # What the tests compiled isn't compiled again: only by their own command, as what tests need gives crates more features.
+    tests = ["test", "--no-run", "--quiet", "--workspace", "--lib", "--bins", "--tests"]
+    alone = ["build", "--profile", profile, "-p", package, "--bin", program]
+    subprocess.run(["cargo", *(tests if profile == "dev" else alone), "--locked"], cwd=root, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     return target / ("debug" if profile == "dev" else profile) / program
 
