@@ -232,7 +232,13 @@ def a_killed_rank_costs_no_finished_work(make, at):
             os.kill(random.choice(ranks), signal.SIGKILL)
         except (ProcessLookupError, IndexError):
             pass  # It was done already.
-        started.communicate(timeout=60)
+        try:
+            started.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            # Open MPI's launcher may wait for ever for ranks of which one died as MPI began, though they are gone.
+            assert not any(map(lives, ranks))
+            started.kill()
+            started.communicate()
         # The launcher doesn't wait for those that it ends.
         assert wait(lambda: not any(map(lives, ranks)))
         state = f"{at}/state-home/haul/mpi"
