@@ -77,8 +77,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         copy_batch: 1,
         conditional: true,
         deletes_version: true,
-        // Azurite can't begin a listing at a name. The key after which a page begins, and the directory that is listed, may be in it.
-        page: (!config.emulator).then_some(config.list_chunk.saturating_sub(2).max(1)),
+        // Azurite can't begin a listing at a name.
+        page: (!config.emulator).then_some(config.list_chunk.saturating_sub(list::BESIDE).max(1)),
         case_insensitive: false,
         meta: true,
         attributes: None,

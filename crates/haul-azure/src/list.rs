@@ -22,6 +22,8 @@ use std::{
 };
 use tokio::sync::mpsc;
 
+/// Of a page so many may be none of what was asked for: the key after which it begins, and the directory that is listed.
+pub const BESIDE: usize = 2;
 /// Pages that wait for the reader, beside the one being fetched.
 const AHEAD: usize = 2;
 
@@ -158,8 +160,7 @@ impl Lister {
             let from = scope.after.as_deref().and_then(|after| begin(after, &scope.prefix)).filter(|_| !whole);
             // Where it can't begin at a name, a limit is no reason for a small page.
             let begins = scope.after.is_none() || from.is_some();
-            // The key after which it begins, and the directory itself, may come too.
-            let few = self.request.limit.filter(|_| begins).map(|limit| (limit - self.given.min(limit)) + 2);
+            let few = self.request.limit.filter(|_| begins).map(|limit| (limit - self.given.min(limit)) + BESIDE);
             let question = Question {
                 prefix: &scope.prefix,
                 delimiter: if self.request.recursive { "" } else { "/" },

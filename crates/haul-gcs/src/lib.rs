@@ -76,7 +76,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         copy_batch: 1,
         conditional: true,
         deletes_version: true,
-        page: Some(list::NEW),
+        page: Some(list::PAGE - list::BESIDE),
         case_insensitive: false,
         meta: true,
         attributes: None,

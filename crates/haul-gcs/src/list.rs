@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 
 /// Objects of a page, at most.
 pub const PAGE: usize = 1000;
-/// Of these so many are new: the key after which it begins, and the directory that is listed, may be among them.
-pub const NEW: usize = PAGE - 2;
+/// Of a page so many may be none of what was asked for: the key after which it begins, and the directory that is listed.
+pub const BESIDE: usize = 2;
 /// Pages that wait for the reader, beside the one being fetched.
 const AHEAD: usize = 2;
 
@@ -159,8 +159,7 @@ impl Lister {
                 prefix: &scope.prefix,
                 delimiter: if self.request.recursive { "" } else { "/" },
                 from: &from,
-                // The key after which it begins, and the directory itself, may come too.
-                most: self.request.limit.map_or(PAGE, |limit| (limit - self.given.min(limit) + 2).min(PAGE)),
+                most: self.request.limit.map_or(PAGE, |limit| (limit - self.given.min(limit) + BESIDE).min(PAGE)),
                 token: next.as_deref(),
                 meta: self.request.meta,
             };
