@@ -139,7 +139,7 @@ struct Crew {
     state: Mutex<Sight>,
     /// The shards that it holds: the number of the record, and what ends the run if that is lost.
     held: Mutex<BTreeMap<ShardId, (u64, Cancel)>>,
-    /// Told after each look.
+    /// Told after each look, and when a task is through with a shard.
     looked: Notify,
     signs: Arc<Signs>,
     /// Tasks that found nothing to claim.
@@ -273,6 +273,8 @@ impl Crew {
     /// Claims and works until nothing is left, or the worker is to end.
     async fn shards(&self) -> Result<()> {
         while !self.ended.is_cancelled() {
+            // Before it chooses: what is told while it looks must not be missed.
+            let looked = self.looked.notified();
             match self.choice().boxed_local().await? {
                 Choice::Over => return Ok(()),
                 Choice::Claim(id) => {
@@ -283,9 +285,10 @@ impl Crew {
                     let Some(lease) = claimed? else { continue };
                     self.say_idle(false).await?;
                     self.hold(lease).boxed_local().await?;
+                    // The other tasks may wait for just this shard, and the next look may be far.
+                    self.looked.notify_waiters();
                 }
                 Choice::Wait => {
-                    let looked = self.looked.notified();
                     let others = self.waiting.fetch_add(1, Relaxed);
                     // All of its tasks wait, so it could do with a part of what others hold.
                     if others + 1 == self.shards {

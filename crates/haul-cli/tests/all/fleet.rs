@@ -148,6 +148,19 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_holds() {
 }
 
 #[test]
+fn a_worker_is_through_when_its_last_shard_is() {
+    let lab = Lab::new(HAUL);
+    for n in 0..20_u64 {
+        folder::write(&lab.path(&format!("src/a{n:02}")), b"small", n);
+        folder::write(&lab.path(&format!("src/b{n:02}")), &[b'l'; 100_000], n);
+    }
+    lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job", "--shards=2"]).ok();
+    // One half is done long before the other; what waits for it must not wait for the next look at the others, an age later.
+    let ran = lab.haul(&["fleet", "work", "@job", "--lease=6h", "--bwlimit=1M"]).code(0);
+    assert!(ran.out.starts_with("Complete: "), "{} {}", ran.out, ran.err);
+}
+
+#[test]
 fn a_job_in_minio() {
     let Some(minio) = Minio::shared() else { return };
     let lab = Lab::new(HAUL);
