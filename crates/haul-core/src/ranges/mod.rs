@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 
 /// Entries that may wait for those before them: 330 bytes each, half as many on the average.
 const WINDOW: usize = 192_000;
-/// Part of the pages that may be of no use: 5 % is promised, and a cut may cost more than it was taken to.
-const WASTE: f64 = 0.03;
+/// Part of the pages that may be of no use: 10 % is promised, and a cut may cost more than it was taken to.
+const WASTE: f64 = 0.06;
 /// Pages of a range, least and most.
-const PAGES: (f64, f64) = (4.0, 12.0);
+const PAGES: (f64, f64) = (4.0, 16.0);
 /// What a cut is taken to cost where nothing is known: its last page is half of use.
 const HALF: f64 = 0.5;
 /// The least that a cut is taken to cost.
@@ -98,6 +98,8 @@ struct Measure {
     from: Key,
     to: Key,
     pages: f64,
+    /// It begins where a page ended.
+    follows: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,13 +195,15 @@ impl Ranges {
         let range = &mut self.ranges[at];
         range.stuck = false;
         let follows = range.found;
+        let before = range.after.clone();
         if let (Some(spread), Some(after), Some(last)) = (&mut self.spread, &range.after, entries[..keep].last()) {
             spread.learn(after, &last.key, share);
         }
         if let Some(last) = entries[..keep].last() {
             range.found = true;
             range.after = Some(last.key.clone());
-            self.measured(at, follows, &entries[0].key, &last.key, share);
+            let from = before.filter(|_| follows).unwrap_or_else(|| entries[0].key.clone());
+            self.measured(at, follows, from, &last.key, share);
         }
         let range = &mut self.ranges[at];
         let reached = range.until.is_some() && range.after >= range.until;
@@ -244,22 +248,26 @@ impl Ranges {
         }
     }
 
-    /// Range `at` has got so much of a page, from `first` to `last`, which follows the one before unless it is its first.
-    fn measured(&mut self, at: usize, follows: bool, first: &Key, last: &Key, share: f64) {
+    /// Range `at` has got so much of a page, which ends with `last`. One that follows another of its own begins `from` where that
+    /// ended, so that it has what lies between two folders; the first one begins with its first key.
+    fn measured(&mut self, at: usize, follows: bool, from: Key, last: &Key, share: f64) {
         let range = &mut self.ranges[at];
-        let page = Measure { from: first.clone(), to: last.clone(), pages: share };
+        let page = Measure { from, to: last.clone(), pages: share, follows };
         let mut own = match range.own.take() {
-            Some(own) if follows && own.pages < RECENT => Measure { to: last.clone(), pages: own.pages + share, ..own },
+            Some(own) if own.follows && own.pages < RECENT => {
+                Measure { to: last.clone(), pages: own.pages + share, ..own }
+            }
             _ => page.clone(),
         };
         let mut wrong = false;
         if let Some(measure) = &range.measure
             && share > WHOLE
+            && page.follows == measure.follows
         {
-            let scale = self.ruler.scale(&[&measure.from, &measure.to, first, last]);
+            let scale = self.ruler.scale(&[&measure.from, &measure.to, &page.from, last]);
             let forecast = scale.between(&measure.from, &measure.to) / measure.pages * share;
             if forecast > 0.0 {
-                let off = (scale.between(first, last) / forecast - 1.0).clamp(-1.0, 1.0);
+                let off = (scale.between(&page.from, last) / forecast - 1.0).clamp(-1.0, 1.0);
                 wrong = off.abs() > 4.0 * self.off.sqrt() + 0.05;
                 self.forecasts += 1.0;
                 self.off += (off * off - self.off) / self.forecasts.min(8.0);
@@ -283,7 +291,7 @@ impl Ranges {
     fn forecast(&mut self, at: usize) {
         let range = &self.ranges[at];
         let left = match (&range.after, &range.until, &range.measure) {
-            (Some(after), Some(until), Some(Measure { from, to, pages })) => {
+            (Some(after), Some(until), Some(Measure { from, to, pages, .. })) => {
                 let scale = self.ruler.scale(&[after, until, from, to]);
                 let measured = scale.between(from, to);
                 if measured > 0.0 { scale.between(after, until) / measured * pages } else { 0.0 }
@@ -380,7 +388,7 @@ impl Ranges {
     fn reckon_by(&mut self, at: usize, (from, to, pages): &(Key, Key, f64)) {
         let range = &mut self.ranges[at];
         if range.measure.as_ref().is_some_and(|measure| measure.pages < *pages) {
-            range.measure = Some(Measure { from: from.clone(), to: to.clone(), pages: *pages });
+            range.measure = Some(Measure { from: from.clone(), to: to.clone(), pages: *pages, follows: true });
             self.forecast(at);
         }
     }

@@ -19,7 +19,7 @@ struct Place {
     seen: [u128; 2],
     /// Names end here.
     end: bool,
-    /// From one name to the next it began again: what there is here has been seen.
+    /// A place before it went on and this one began again: what there is here has been seen.
     again: bool,
 }
 
@@ -78,7 +78,7 @@ impl Ruler {
             self.name(name);
             let alike = before.iter().zip(name).take_while(|(a, b)| a == b).count();
             for (place, (a, b)) in self.places.iter_mut().zip(before.iter().zip(name)).skip(alike) {
-                place.again |= b < a;
+                place.again |= b <= a;
             }
             before = name;
         }

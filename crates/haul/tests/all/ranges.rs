@@ -1,5 +1,5 @@
 //! Listings in ranges, through the S3 store against cloudsim: many shapes of buckets, faults, new keys that show late. Every key
-//! once and in order, whatever happens, and no more than 5 % more requests than pages.
+//! once and in order, whatever happens, and no more than 10 % more requests than pages.
 
 use futures::StreamExt;
 use haul::ListOptions;
@@ -96,7 +96,7 @@ async fn every_key_once_of_every_shape_with_faults_too() {
             assert!(keys.iter().eq(wanted.iter()), "{name} {fault:?}: {} keys of {}", keys.len(), wanted.len());
             let requests = cloud.report().of("ListObjectsV2");
             let pages = wanted.len() as u64 / 10;
-            let most = if fault.is_some() { pages * 125 / 100 } else { pages * 105 / 100 };
+            let most = if fault.is_some() { pages * 125 / 100 } else { pages * 110 / 100 };
             assert!(requests <= most, "{name} {fault:?}: {requests} requests for {pages} pages");
             if fault.is_none() && name == "hashes" {
                 assert!(cloud.report().peak_in_flight > 1, "nothing was read at once");
@@ -108,7 +108,7 @@ async fn every_key_once_of_every_shape_with_faults_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn computed_buckets_whole_and_frugal() {
     for shape in ["flat", "tree", "dvc"] {
-        for (count, most) in [(100_000u64, 105), (10_000, 10), (1_000, 1), (999, 1), (0, 1)] {
+        for (count, most) in [(100_000u64, 110), (10_000, 10), (1_000, 1), (999, 1), (0, 1)] {
             let bucket = format!("b:keys={count},shape={shape},size=1");
             let cloud = Cloudsim::with(&[("bucket", &bucket)]);
             let wanted = cloud.keys("b").len();
@@ -140,7 +140,7 @@ async fn one_level_of_a_large_folder_and_prefixes() {
     assert!(entries.iter().map(|e| e.key.to_string()).eq(wanted.iter().cloned()));
     assert!(entries.iter().all(|e| (e.kind == Kind::Dir) == e.key.is_dir()));
     let requests = cloud.report().of("ListObjectsV2");
-    assert!(requests <= 315, "{requests} requests for 300 pages");
+    assert!(requests <= 330, "{requests} requests for 300 pages");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
