@@ -322,11 +322,6 @@ impl Patience {
     pub fn is_dead(&self, worker: &WorkerId) -> bool {
         self.signs.get(worker).is_some_and(|(_, times)| *times >= self.looks)
     }
-
-    /// How many of those who give a sign aren't dead.
-    pub fn living(&self) -> usize {
-        self.signs.values().filter(|(sign, times)| sign.is_some() && *times < self.looks).count()
-    }
 }
 
 /// The directories that the last shard finishes: those in which a cut is, in order.
@@ -417,7 +412,6 @@ mod tests {
             assert_eq!((patience.is_dead(&worker("a")), patience.is_dead(&worker("b"))), (false, dead), "look {n}");
             assert_eq!(patience.is_dead(&worker("gone")), dead, "it never gave one");
         }
-        assert_eq!(patience.living(), 1);
         patience.look(&signs(3, 2), &holders);
         assert!(!patience.is_dead(&worker("b")), "it only slept");
         assert!(!patience.is_dead(&worker("unheard of")), "it was not seen holding anything yet");

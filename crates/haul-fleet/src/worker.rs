@@ -65,6 +65,9 @@ impl Default for Settings {
 /// Hears how many workers live, whenever it looks.
 pub type Living = Arc<dyn Fn(usize) + Send + Sync>;
 
+/// True for a worker that has surely ended, by what else is known of it than its signs of life.
+pub type Gone = Arc<dyn Fn(&WorkerId) -> bool + Send + Sync>;
+
 /// Puts an error in words, in one line.
 pub type Line = Arc<dyn Fn(&Error) -> String + Send + Sync>;
 
@@ -86,6 +89,8 @@ pub struct Worker {
     pub stop: Cancel,
     /// Shares rates between those who live.
     pub living: Living,
+    /// Whose leases needn't be waited for.
+    pub gone: Gone,
     /// Words for what is written down of errors.
     pub line: Line,
 }
@@ -243,8 +248,9 @@ impl Crew {
         let holders: BTreeSet<WorkerId> =
             sight.known.values().filter(|(_, r)| r.state == State::Held).map(|(_, r)| r.by.clone()).collect();
         sight.patience.look(&view.signs, &holders);
-        let living = sight.patience.living().max(1);
-        let idle = view.idle.iter().filter(|worker| !sight.patience.is_dead(worker) && *worker != self.me()).count();
+        let is_dead = |worker: &WorkerId| self.is_dead(&sight, worker);
+        let living = view.signs.keys().filter(|worker| !is_dead(worker)).count().max(1);
+        let idle = view.idle.iter().filter(|worker| !is_dead(worker) && *worker != self.me()).count();
         let all = self.all(&view);
         let begun = |id: &ShardId| view.latest.get(id).is_some_and(|number| *number > 0);
         let open = all.iter().filter(|id| !begun(id) && !id.is_finish()).count();
@@ -253,6 +259,11 @@ impl Crew {
         sight.view = view;
         drop(sight);
         (self.worker.living)(living);
+    }
+
+    /// Nothing was heard of it for long enough, or it has surely ended.
+    fn is_dead(&self, sight: &Sight, worker: &WorkerId) -> bool {
+        sight.patience.is_dead(worker) || (self.worker.gone)(worker)
     }
 
     /// The names of all shards, in order.
@@ -343,7 +354,7 @@ impl Crew {
                 false => shard.clone(),
             })
             .collect();
-        match choose(&free, start, |by| sight.patience.is_dead(by)) {
+        match choose(&free, start, |by| self.is_dead(&sight, by)) {
             // What it holds itself isn't over.
             Choice::Over | Choice::Claim(_) if !held.is_empty() && waits_for_own(&free) => Choice::Wait,
             // From here on no other task of this worker claims it: both would write the same record, and believe in it.
@@ -403,7 +414,7 @@ impl Crew {
         };
         let Some(record) = there else { return Ok(None) };
         // What was claimable when it was chosen need not be so any more.
-        let dead = self.sight().patience.is_dead(&record.by) || record.by == *self.me() || self.spec.fixed;
+        let dead = self.is_dead(&self.sight(), &record.by) || record.by == *self.me() || self.spec.fixed;
         if record.state == State::Done || record.state == State::Held && !dead {
             return Ok(None);
         }

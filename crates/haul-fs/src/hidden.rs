@@ -1,11 +1,7 @@
 //! The hidden names that files have until they are whole: how they are made and known, and which of them a dead process left.
 
-use haul_core::{Algo, hash::hash_bytes};
-use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags},
-    io::Errno,
-    process::Pid,
-};
+use crate::process;
+use rustix::fs::AtFlags;
 use std::{
     collections::hash_map::RandomState,
     hash::BuildHasher,
@@ -40,7 +36,7 @@ pub(super) fn temp_name(owner: Owner, name: &[u8], suffix: &str) -> Vec<u8> {
     let random = SEED.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed)) as u32;
     let mut temp = MARK.to_vec();
     temp.extend_from_slice(format!("{random:08x}{:08x}", check(random)).as_bytes());
-    if let Some(place) = place().filter(|_| owner == Owner::Process) {
+    if let Some(place) = process::place().filter(|_| owner == Owner::Process) {
         temp.extend_from_slice(format!("-{place:016x}{:08x}", std::process::id()).as_bytes());
     }
     temp.push(b'.');
@@ -60,12 +56,9 @@ pub(super) fn is_temp(name: &[u8]) -> bool {
     owner(name).is_some()
 }
 
-/// True for a hidden name whose owner counted on this machine, since it was started, and has ended: nobody will come for it. A
-/// process of another machine, another container or before a restart is never called dead, nor one whose number is in use again.
+/// True for a hidden name whose owner has surely ended: nobody will come for it.
 fn is_dead(name: &[u8]) -> bool {
-    let Some(Some((at, process))) = owner(name) else { return false };
-    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
-    place() == Some(at) && pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH))
+    matches!(owner(name), Some(Some((at, number))) if process::has_ended(at, number))
 }
 
 /// Removes what a dead process left under a hidden name. It is in nobody's way if that fails.
@@ -99,23 +92,6 @@ fn owner(name: &[u8]) -> Option<Option<(u64, u32)>> {
 
 fn check(random: u32) -> u32 {
     random.wrapping_mul(0x9E37_79B1) ^ 0x6861_756C
-}
-
-/// Where numbers of processes count: this machine until it is started again, and in it this container. `None` where the system
-/// doesn't tell.
-fn place() -> Option<u64> {
-    static PLACE: OnceLock<Option<u64>> = OnceLock::new();
-    *PLACE.get_or_init(|| {
-        let boot = rustix::fs::open("/proc/sys/kernel/random/boot_id", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let mut bytes = [0; 64];
-        let read = rustix::io::read(boot.ok()?, &mut bytes).ok().filter(|read| *read >= 32)?;
-        let numbers = rustix::fs::readlinkat(CWD, "/proc/self/ns/pid", Vec::new()).ok()?;
-        // Virtual machines that were copied as they ran have one of the former.
-        let host = rustix::system::uname();
-        let all = [&bytes[..read], numbers.as_bytes(), host.nodename().to_bytes()].join(&0);
-        let hashes = hash_bytes(&[Algo::Blake3], &all);
-        hashes.get(Algo::Blake3)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
-    })
 }
 
 #[cfg(test)]
@@ -155,7 +131,7 @@ mod tests {
         let name = |place: u64, pid: u32| {
             format!(".haul-{random:08x}{:08x}-{place:016x}{pid:08x}.a.partial", check(random)).into_bytes()
         };
-        let here = place().unwrap();
+        let here = process::place().unwrap();
         assert!(is_dead(&name(here, pid)));
         assert!(is_temp(&name(here ^ 1, pid)) && !is_dead(&name(here ^ 1, pid)), "another machine's");
         assert!(!is_dead(&name(here, 1)) && !is_dead(&name(here, 0)) && !is_dead(&name(here, u32::MAX)));

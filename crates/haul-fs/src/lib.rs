@@ -16,6 +16,7 @@ mod own_links;
 pub mod owners;
 mod place;
 mod precision;
+pub mod process;
 mod read;
 mod remembered;
 mod resume;

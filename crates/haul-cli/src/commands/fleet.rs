@@ -295,10 +295,19 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A name that nobody has had.
+/// A name that nobody has had, with what tells later that its process has ended.
 fn name() -> String {
     let host: String = machine::host().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(32).collect();
-    format!("{host}-{}-{:x}", std::process::id(), Timestamp::now().as_nanosecond())
+    let place = haul_fs::process::place().unwrap_or_default();
+    format!("{host}-{:x}-{place:016x}-{}", Timestamp::now().as_nanosecond(), std::process::id())
+}
+
+/// True for a worker of this machine whose process has ended: one that is started in its place needn't wait for its lease to end.
+fn has_ended(worker: &WorkerId) -> bool {
+    let mut parts = worker.0.rsplit('-');
+    let number = parts.next().and_then(|number| number.parse().ok());
+    let place = parts.next().and_then(|place| u64::from_str_radix(place, 16).ok());
+    place.zip(number).is_some_and(|(place, number)| haul_fs::process::has_ended(place, number))
 }
 
 /// The surroundings and arguments of the command line that made the job, read again, with this one's flags after its own.
@@ -373,6 +382,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
         },
         stop: ctx.asked_to_stop.clone(),
         living,
+        gone: Arc::new(has_ended),
         line: Arc::new(|error| error::verdict(&error.to_report().into()).line),
     };
     let ended = worker.work().await?;

@@ -161,6 +161,21 @@ fn a_worker_is_through_when_its_last_shard_is() {
 }
 
 #[test]
+fn a_worker_started_in_the_place_of_a_dead_one_waits_for_no_lease() {
+    let sim = Cloudsim::with(&[("latency", "5ms")]);
+    let lab = Lab::new(HAUL);
+    lab.remote("c", &sim.endpoint());
+    fill(&sim);
+    let job = "c:jobs/again";
+    lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", job, "--shards=2"]).ok();
+    let first = lab.start(&["fleet", "work", job, "--lease=6h", "--tpslimit=60"]);
+    assert!(until(|| keys(&sim, "dst").len() >= 120));
+    kill(first);
+    lab.haul(&["fleet", "work", job, "--lease=6h"]).code(0);
+    lab.haul(&["check", "--one-way", "c:src", "c:dst"]).ok();
+}
+
+#[test]
 fn a_job_in_minio() {
     let Some(minio) = Minio::shared() else { return };
     let lab = Lab::new(HAUL);

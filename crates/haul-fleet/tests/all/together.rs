@@ -131,6 +131,7 @@ impl World {
             settings: Settings { interval: Duration::from_millis(50), patience: 100, ..Settings::default() },
             stop: Cancel::default(),
             living: Arc::new(|_| ()),
+            gone: Arc::new(|_| false),
             line: Arc::new(|error| error.to_string()),
         }
     }
