@@ -117,7 +117,10 @@ impl Lab {
 
     /// A command that sees nothing of this machine's home, configuration and variables.
     pub fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
+        // By its path: one that must be looked for in a new environment's PATH is started by a copy of this process, all of whose
+        // memory the kernel goes through for that.
+        let found = program.to_str().filter(|name| !name.contains('/')).and_then(peers::find);
+        let mut command = Command::new(found.as_deref().unwrap_or(program));
         command.env_clear().current_dir(self.root.path());
         for name in ["PATH", "TMPDIR", "LD_LIBRARY_PATH"] {
             if let Some(value) = env::var_os(name) {
