@@ -1,22 +1,27 @@
 """A host behind ssh: many small files and one large one, on a link without latency and on longer ones; files of which some has changed, and
 text, on one of 20 MB/s; and trees of which nothing has changed. `pipe` is what ssh itself carries, `cat | ssh 'cat >'`: no tool that goes by
-ssh's own sessions can be faster without latency.
+ssh's own sessions can be faster without latency. `haul tcp` is haul at both ends with its content over TCP beside ssh.
 
 The server is OpenSSH's own, without a port: ssh starts it as its ProxyCommand, behind haul-relay (haul-testkit) where there is latency.
-All tools go through the same ssh.
+For a large file it has a port, and the relay stands between two addresses of loopback, so that connections beside ssh's take the same
+way. All tools go through the same ssh.
 """
 
+import contextlib
 import filecmp
 import os
 import random
 import shlex
 import shutil
+import socket
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import data
 from cases.common import OVERHEAD, Case, Command, cannot, remove
+from server import free_port
 
 FOLDERS, EACH = 118, 6_500
 # rclone begins a session of ssh for each file: 0.15 s.
@@ -56,6 +61,8 @@ class Ssh(Case):
     def __init__(self, name, way, ms, count, each):
         super().__init__()
         self.name, self.up, self.ms, self.count, self.each = name, way == "up", ms, count, each
+        # That haul there may listen on; None: any.
+        self.port = None
         what = f"{count:,} files of {each:,} bytes in {FOLDERS} folders" if count > 1 else f"a file of {each:,} bytes"
         self.what = f"{what} {'to' if self.up else 'from'} a host behind ssh, {ms} ms a round trip"
         self.why = None
@@ -70,7 +77,11 @@ class Ssh(Case):
         if not os.path.exists(SSHD):
             self.why = "there is no sshd (openssh-server)"
             return
-        self.config, self.haul = serve(top, tools.paths["haul-relay"], self.ms), tools.paths["haul"]
+        self.haul = tools.paths["haul"]
+        if self.count == 1:
+            self.config, self.port = listen(top, tools.paths["haul-relay"], self.ms, stack)
+        else:
+            self.config = serve(top, tools.paths["haul-relay"], self.ms)
         here.mkdir()
         there.mkdir()
         self.files = data.tree(self.count, self.each, FOLDERS if self.count > 1 else 1)
@@ -85,7 +96,11 @@ class Ssh(Case):
         as_rsync = ["rsync", "-rt", "-e", f"ssh -F {self.config}", f"--rsync-path={self.haul}"]
         remote = ("", "far:") if self.up else ("far:", "")
         yield Command("haul rsync", "haul", [*as_rsync, f"{remote[0]}{self.src}/", f"{remote[1]}{self.dst}/"])
-        for label, kind, more in (("haul", "far", f",haul_path={self.haul}"), ("haul sftp", "sftp", ",protocol=sftp")):
+        far = f",haul_path={self.haul}"
+        ways = [("haul", "far", far), ("haul sftp", "sftp", ",protocol=sftp")]
+        if self.count == 1:
+            ways.append(("haul tcp", "far", f"{far},tcp={self.port or 'auto'}"))
+        for label, kind, more in ways:
             there = f":{kind},ssh='{ssh}'{more}:"
             ends = ("", there) if self.up else (there, "")
             yield Command(label, "haul", ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"])
@@ -258,7 +273,39 @@ def text(size):
 
 
 def serve(top, relay, ms, rate=None, count=None):
-    """Keys and configs of a server and its user; the path of the user's ssh config. `count`: a file that tells the bytes on the link."""
+    """A server that ssh starts; the path of its user's ssh config. `count`: a file that tells the bytes on the link."""
+    through = f"{relay} --delay-ms={ms // 2} " if ms else ""
+    through += f"--rate={rate} " if rate else ""
+    through += f"--count={count} " if count else ""
+    return configure(top, f"ProxyCommand {through}{SSHD} -i -f {top}/sshd_config -E {top}/log")
+
+
+def listen(top, relay, ms, stack):
+    """A server with a port, until `stack` ends; the path of its user's ssh config, and a further port that leads there."""
+    ssh, port = free_port(), free_port()
+    near = "127.0.0.2" if ms else "127.0.0.1"
+    config = configure(top, f"HostName {near}\n Port {ssh}\n HostKeyAlias far")
+    words = [SSHD, "-D", "-o", f"ListenAddress=127.0.0.1:{ssh}", "-f", f"{top}/sshd_config", "-E", f"{top}/log"]
+    start(words, stack)
+    if ms:
+        relay = start([relay, f"--delay-ms={ms // 2}", f"--between={near},127.0.0.1", str(ssh), str(port)], stack)
+        relay.stdout.readline()
+    for _ in range(100):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", ssh)):
+            return config, port
+        time.sleep(0.1)
+    raise RuntimeError("sshd did not start within 10 seconds")
+
+
+def start(words, stack):
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return process
+
+
+def configure(top, way):
+    """Keys and configs of a server and its user, who gets there by `way`; the path of the user's ssh config."""
     if os.geteuid() == 0:
         os.makedirs("/run/sshd", exist_ok=True)
     for name in ("host", "id"):
@@ -269,12 +316,9 @@ def serve(top, relay, ms, rate=None, count=None):
     )
     public = " ".join((top / "host.pub").read_text().split()[:2])
     (top / "known_hosts").write_text(f"far {public}\n")
-    through = f"{relay} --delay-ms={ms // 2} " if ms else ""
-    through += f"--rate={rate} " if rate else ""
-    through += f"--count={count} " if count else ""
     config = top / "config"
     config.write_text(
-        f"Host far\n ProxyCommand {through}{SSHD} -i -f {top}/sshd_config -E {top}/log\n IdentityFile {top}/id\n"
+        f"Host far\n {way}\n IdentityFile {top}/id\n"
         f" IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {top}/known_hosts\n"
     )
     config.chmod(stat.S_IRUSR | stat.S_IWUSR)

@@ -47,11 +47,11 @@ class Cases(unittest.TestCase):
             return {command.label: command for command in case.commands()}
 
         large = labels(ssh.Ssh("large", "up", 0, 1, 10))
-        self.assertTrue({"haul", "haul rsync", "haul sftp", "rclone", "rsync", "scp", "pipe"} <= set(large))
+        self.assertTrue({"haul", "haul rsync", "haul sftp", "haul tcp", "rclone", "rsync", "scp", "pipe"} <= set(large))
         (script,) = large["pipe"].words[1:]
         self.assertTrue(script.startswith("cat '/it'\"'\"'s/src/") and "ssh -F /config far" in script, script)
         many = labels(ssh.Unchanged("noop", "up", 0, 2, 10))
-        self.assertFalse({"pipe", "scp"} & set(many))
+        self.assertFalse({"pipe", "scp", "haul tcp"} & set(many))
         self.assertIn("rsync", many)
 
     def test_words_pick_cases_by_name_or_beginning(self):

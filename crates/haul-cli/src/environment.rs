@@ -19,6 +19,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("AWS_...", "Credentials and region as AWS's own tools read them; only with env_auth"),
     ("NO_COLOR", "No colours"),
     ("TERM", "dumb means no colours and no live display"),
+    ("SSH_CONNECTION", "The address that haul far listens on, if it is asked to"),
     ("HOME", "Home directory: ~/.config/haul, ~/.local/state/haul"),
     ("XDG_CONFIG_HOME", "Where config files are, instead of ~/.config"),
     ("XDG_STATE_HOME", "Where haul keeps its state, in haul/, instead of ~/.local/state"),

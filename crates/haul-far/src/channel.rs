@@ -1,13 +1,15 @@
 //! The connection to a far end: one pipe, or several where one can't carry what is under way. What an ssh session moves in a round trip
-//! is bounded, so a long line takes several. All lead to one far end, which knows the same folders and writes on each.
+//! is bounded, so a long line takes several; where the user asks for it, content goes by pipes over TCP instead. All lead to one far
+//! end, which knows the same folders and writes on each.
 
 use crate::{
-    dial::Dial,
+    dial::{Call, Dial, Pipe},
     message::{Answer, FolderId, Request},
     pack::Packing,
-    wire::{Share, Wire},
+    tcp::{self, Listening, Ports},
+    wire::{Share, Wire, unexpected},
 };
-use haul_core::Result;
+use haul_core::{Error, ErrorKind, Result};
 use std::{
     fmt,
     sync::{
@@ -16,13 +18,27 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
 
-/// Bytes that a session of OpenSSH carries in a round trip: its window, which is fixed.
-const WINDOW: u64 = 2 << 20;
+/// What pipes of a kind carry.
+struct Kind {
+    /// Bytes that one carries in a round trip.
+    window: u64,
+    /// Bytes a second that all carry together at most: more pipes than that takes are no use.
+    together: u64,
+}
 
-/// Bytes a second that several sessions of one login carry together at most: one process encrypts them all.
-const TOGETHER: u64 = 400_000_000;
+/// Sessions of OpenSSH: their window is fixed, and one process encrypts them all.
+const SESSIONS: Kind = Kind { window: 2 << 20, together: 400_000_000 };
+
+/// Connections over TCP: what Linux lets a connection have on its way without being told otherwise (`net.ipv4.tcp_wmem`).
+const CONNECTIONS: Kind = Kind { window: 4 << 20, together: 1_500_000_000 };
+
+/// Connections over TCP at most.
+const MOST_CONNECTIONS: usize = 4;
+
+/// A request with its answer that moves more is content.
+const QUESTION: u64 = 1 << 10;
 
 /// A pipe with this many bytes claimed takes no more while another is being begun: two parts, of which one moves while the other is
 /// read.
@@ -40,41 +56,101 @@ pub struct Channel {
     changed: Notify,
     /// Microseconds that a question took, the least of all.
     trip: AtomicU64,
-    growth: Option<Growth>,
+    further: Further,
+    sessions: Option<Sessions>,
+    tcp: Option<Tcp>,
 }
 
 struct State {
-    wires: Vec<Arc<Wire>>,
-    opening: usize,
+    /// Of ssh's, or of the command's that leads there.
+    sessions: Pipes,
+    connections: Pipes,
 }
 
-/// How further pipes are begun.
-pub struct Growth {
+/// Pipes of one kind.
+struct Pipes {
+    open: Vec<Arc<Wire>>,
+    opening: usize,
+    most: usize,
+}
+
+/// What further pipes are begun with.
+pub struct Further {
     /// The way there.
     pub dial: Arc<dyn Dial>,
-    /// What the far end has others name who join it.
-    pub token: String,
     /// What both ends compress.
     pub packing: Packing,
     /// A further pipe has so long to be greeted.
     pub patience: Duration,
     /// And to say something, later.
     pub idle: Duration,
+}
+
+/// How further sessions are begun.
+pub struct Sessions {
+    /// What the far end has others name who join it.
+    pub token: String,
     /// One didn't come about: no other is tried. Shared with later connections to the same host.
     pub refused: Arc<AtomicBool>,
 }
 
+/// How connections over TCP are begun.
+pub struct Tcp {
+    ports: Ports,
+    /// The far end says that it listens.
+    listens: bool,
+    /// None came about, and that was said: no other is tried. Shared with later connections to the same host.
+    barred: Arc<AtomicBool>,
+    listening: OnceCell<Listening>,
+    /// By what name or address it was reached.
+    host: OnceCell<String>,
+}
+
+impl Tcp {
+    /// The far end listens on one of these ports, if it says that it can.
+    pub fn new(ports: Ports, listens: bool, barred: Arc<AtomicBool>) -> Tcp {
+        Tcp { ports, listens, barred, listening: OnceCell::new(), host: OnceCell::new() }
+    }
+}
+
+impl Pipes {
+    fn new(open: Vec<Arc<Wire>>, most: usize) -> Pipes {
+        Pipes { open, opening: 0, most }
+    }
+
+    fn least(&self) -> Option<&Arc<Wire>> {
+        self.open.iter().min_by_key(|wire| wire.load())
+    }
+
+    /// Counts those that are to be begun for `bytes` more under way, and says how many they are.
+    fn lacking(&mut self, bytes: u64, trip: Duration, kind: &Kind) -> usize {
+        let moving = self.open.iter().map(|wire| wire.load()).sum::<u64>() + bytes;
+        let lacking = wanted(moving, trip, self.most, kind).saturating_sub(self.open.len() + self.opening);
+        self.opening += lacking;
+        lacking
+    }
+}
+
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Channel({})", self.state().wires.len())
+        let state = self.state();
+        write!(f, "Channel({}, {} over TCP)", state.sessions.open.len(), state.connections.open.len())
     }
 }
 
 impl Channel {
-    /// A connection of one pipe; of more later, where `growth` says how.
-    pub fn new(first: Arc<Wire>, growth: Option<Growth>) -> Arc<Channel> {
-        let state = Mutex::new(State { wires: vec![first.clone()], opening: 0 });
-        Arc::new(Channel { first, state, changed: Notify::new(), trip: AtomicU64::new(u64::MAX), growth })
+    /// A connection of one pipe; of more later, of the kinds that there are.
+    pub fn new(first: Arc<Wire>, further: Further, sessions: Option<Sessions>, tcp: Option<Tcp>) -> Arc<Channel> {
+        let own = Pipes::new(vec![first.clone()], further.dial.most());
+        let state = Mutex::new(State { sessions: own, connections: Pipes::new(Vec::new(), MOST_CONNECTIONS) });
+        let (changed, trip) = (Notify::new(), AtomicU64::new(u64::MAX));
+        let channel = Arc::new(Channel { first, state, changed, trip, further, sessions, tcp });
+        // While the first questions are answered.
+        if !channel.is_barred() {
+            channel.state().connections.opening = 1;
+            tokio::spawn(channel.clone().connect());
+        }
+        channel
     }
 
     /// True while requests can be sent.
@@ -114,43 +190,136 @@ impl Channel {
 
     /// The pipe with the least to do; begins others where that pays. `None` where `waits` and it is better to wait for those.
     fn pick(self: &Arc<Self>, bytes: u64, waits: bool) -> Option<Share> {
+        let trip = Duration::from_micros(self.trip.load(Ordering::Relaxed));
         let mut state = self.state();
-        state.wires.retain(|wire| wire.is_open());
-        let Some(least) = state.wires.iter().min_by_key(|wire| wire.load()).cloned() else {
-            // The one that says why there is none.
+        let State { sessions, connections } = &mut *state;
+        sessions.open.retain(|wire| wire.is_open());
+        connections.open.retain(|wire| wire.is_open());
+        if !self.is_open() {
+            // It says why.
             return Some(self.first.share(bytes));
-        };
-        let moving: u64 = state.wires.iter().map(|wire| wire.load()).sum::<u64>() + bytes;
-        if let Some(growth) = &self.growth
-            && !growth.refused.load(Ordering::Relaxed)
-        {
-            let trip = Duration::from_micros(self.trip.load(Ordering::Relaxed));
-            let wanted = wanted(moving, trip, growth.dial.most());
-            for _ in state.wires.len() + state.opening..wanted {
-                state.opening += 1;
-                tokio::spawn(self.clone().begin_another());
-            }
         }
-        (!waits || least.load() < FULL || state.opening == 0).then(|| least.share(bytes))
+        let by_tcp = !self.is_barred();
+        let opening = if by_tcp {
+            for _ in 0..connections.lacking(bytes, trip, &CONNECTIONS) {
+                tokio::spawn(self.clone().connect());
+            }
+            connections.opening
+        } else if self.sessions.as_ref().is_some_and(|sessions| !sessions.refused.load(Ordering::Relaxed)) {
+            sessions.most = self.further.dial.most();
+            for _ in 0..sessions.lacking(bytes, trip, &SESSIONS) {
+                tokio::spawn(self.clone().begin_session());
+            }
+            sessions.opening
+        } else {
+            sessions.opening
+        };
+        let least = match connections.least().filter(|_| by_tcp) {
+            // A question doesn't wait behind what the system has taken of the content.
+            Some(connection) if bytes <= QUESTION => {
+                sessions.least().filter(|s| s.load() < connection.load()).or(Some(connection))
+            }
+            Some(connection) => Some(connection),
+            // Until there is one.
+            None => sessions.least(),
+        };
+        let least = least.unwrap_or(&self.first);
+        (!waits || least.load() < FULL || opening == 0).then(|| least.share(bytes))
     }
 
-    async fn begin_another(self: Arc<Self>) {
-        let Some(growth) = &self.growth else { return };
-        let Growth { dial, token, packing, patience, idle, refused } = growth;
+    /// Nothing goes by TCP.
+    fn is_barred(&self) -> bool {
+        self.tcp.as_ref().is_none_or(|tcp| tcp.barred.load(Ordering::Relaxed))
+    }
+
+    async fn begin_session(self: Arc<Self>) {
+        let Some(Sessions { token, refused }) = &self.sessions else { return };
+        let Further { dial, packing, patience, idle } = &self.further;
         let greeted = async { dial.further().await?.greet(*packing, *patience, Some(token.clone())).await };
         let greeted = greeted.await;
         let mut state = self.state();
-        state.opening -= 1;
+        state.sessions.opening -= 1;
         match greeted {
-            Ok((pipe, _)) => state.wires.push(Wire::new(pipe, *idle, *packing)),
+            Ok((pipe, _)) => state.sessions.open.push(Wire::new(pipe, *idle, *packing)),
             Err(error) => {
                 tracing::debug!(%error, "no further session for haul there");
                 refused.store(true, Ordering::Relaxed);
             }
         }
-        tracing::debug!(sessions = state.wires.len(), "to haul there");
+        tracing::debug!(sessions = state.sessions.open.len(), "to haul there");
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    async fn connect(self: Arc<Self>) {
+        let Some(tcp) = &self.tcp else { return };
+        let connected = self.connected(tcp).await;
+        let mut state = self.state();
+        let Pipes { open, opening, most } = &mut state.connections;
+        *opening -= 1;
+        match connected {
+            Ok(pipe) => open.push(Wire::new(pipe, self.further.idle, self.further.packing)),
+            // What is there does.
+            Err(error) if !open.is_empty() => {
+                tracing::debug!(%error, "no further connection to haul there");
+                *most = open.len();
+            }
+            Err(error) => {
+                if !tcp.barred.swap(true, Ordering::Relaxed) {
+                    let way = self.further.dial.shown();
+                    tracing::warn!("{way}: content goes by ssh and not by TCP: {}", error.message());
+                }
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// A connection over TCP, to the port that the far end opens when it is first asked.
+    ///
+    /// Errors: none can be had.
+    async fn connected(&self, tcp: &Tcp) -> Result<Pipe> {
+        let Further { dial, packing, patience, .. } = &self.further;
+        let (listening, hosts) = tokio::join!(tcp.listening.get_or_try_init(|| self.listening(tcp)), async {
+            match tcp.host.get() {
+                Some(host) => vec![host.clone()],
+                None => dial.host().await.into_iter().collect(),
+            }
+        });
+        let listening = listening?;
+        let mut hosts: Vec<String> = hosts;
+        hosts.extend(listening.address.map(|address| address.to_string()).filter(|_| tcp.host.get().is_none()));
+        hosts.dedup();
+        let nowhere = || Error::new(ErrorKind::Unreachable, "connect", "nobody knows an address of the host");
+        let mut failed = None;
+        for host in hosts {
+            let greeted = async {
+                let pipe = tcp::connect(&host, listening).await?;
+                Call::Pipes(pipe).greet(*packing, (*patience).min(tcp::HANDSHAKE), None).await
+            };
+            match greeted.await {
+                Ok((pipe, _)) => {
+                    if tcp.host.set(host.clone()).is_ok() {
+                        tracing::info!("{}: content goes by TCP, to port {} of {host}", dial.shown(), listening.port);
+                    }
+                    return Ok(pipe);
+                }
+                // The name that the user gave says more than an address that only the host may have.
+                Err(error) => _ = failed.get_or_insert(error),
+            }
+        }
+        Err(failed.unwrap_or_else(nowhere))
+    }
+
+    async fn listening(&self, tcp: &Tcp) -> Result<Listening> {
+        if !tcp.listens {
+            let why = "haul there opens no port: it is older, or was started with --no-listen";
+            return Err(Error::new(ErrorKind::Unsupported, "connect", why));
+        }
+        match self.first.share(QUESTION).ask(0, &Request::Listen(tcp.ports))?.answer().await? {
+            Answer::Listens(listening) => Ok(listening),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Sends a request.
@@ -168,13 +337,13 @@ impl Channel {
     }
 }
 
-/// Pipes for so many bytes under way, on a line whose round trip takes `trip`: each has a window's worth, and all together no more than
-/// a login carries.
-fn wanted(moving: u64, trip: Duration, most: usize) -> usize {
-    let in_a_trip = u64::try_from(trip.as_micros()).unwrap_or(u64::MAX).saturating_mul(TOGETHER / 1_000_000);
+/// Pipes of a kind for so many bytes under way, on a line whose round trip takes `trip`: each has a window's worth, and all together no
+/// more than they can carry.
+fn wanted(moving: u64, trip: Duration, most: usize, kind: &Kind) -> usize {
+    let in_a_trip = u64::try_from(trip.as_micros()).unwrap_or(u64::MAX).saturating_mul(kind.together / 1_000_000);
     // Before anything is known of the line.
-    let useful = if trip.as_micros() >= u128::from(u64::MAX) { 1 } else { in_a_trip.div_ceil(WINDOW) };
-    usize::try_from(useful.min(moving.div_ceil(WINDOW))).unwrap_or(usize::MAX).clamp(1, most.max(1))
+    let useful = if trip.as_micros() >= u128::from(u64::MAX) { 1 } else { in_a_trip.div_ceil(kind.window) };
+    usize::try_from(useful.min(moving.div_ceil(kind.window))).unwrap_or(usize::MAX).clamp(1, most.max(1))
 }
 
 #[cfg(test)]
@@ -185,11 +354,15 @@ mod tests {
     fn a_long_line_with_much_under_way_takes_several_pipes() {
         const MS: Duration = Duration::from_millis(1);
         let much = 64 << 20;
+        let wanted = |moving, trip, most| super::wanted(moving, trip, most, &SESSIONS);
         assert_eq!(wanted(much, MS, 8), 1);
         assert_eq!(wanted(much, 10 * MS, 8), 2);
         assert_eq!(wanted(much, 100 * MS, 8), 8);
         assert_eq!(wanted(much, 100 * MS, 0), 1);
         assert_eq!(wanted(3 << 20, 100 * MS, 8), 2, "little is under way");
         assert_eq!(wanted(much, Duration::from_micros(u64::MAX), 8), 1, "nothing is known");
+        let wanted = |moving, trip| super::wanted(moving, trip, MOST_CONNECTIONS, &CONNECTIONS);
+        assert_eq!([1, 5, 100].map(|ms| wanted(much, ms * MS)), [1, 2, 4]);
+        assert_eq!(wanted(3 << 20, 100 * MS), 1, "little is under way");
     }
 }

@@ -59,6 +59,16 @@ pub trait Dial: fmt::Debug + Send + Sync {
         Box::pin(std::future::ready(Err(Error::new(ErrorKind::Unsupported, "connect", "there is one connection only"))))
     }
 
+    /// The name or address of the machine, where it may be reached by TCP too; `None` where nobody knows one.
+    fn host(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// The way there as a person writes it.
+    fn shown(&self) -> String {
+        "haul there".to_owned()
+    }
+
     /// Connections at once at most.
     fn most(&self) -> usize {
         1
@@ -72,6 +82,10 @@ pub struct ShellCommand(pub String);
 impl Dial for ShellCommand {
     fn dial(&self) -> BoxFuture<'_, Result<Call>> {
         Box::pin(async { Ok(Call::Pipes(haul_ssh::Pipe::command(&self.0)?.into())) })
+    }
+
+    fn shown(&self) -> String {
+        self.0.clone()
     }
 }
 
@@ -102,6 +116,14 @@ impl Dial for OverSsh {
             let command = program.map_or_else(|| command(self.path.as_deref()), Program::command);
             Ok(Call::Session(self.ssh.further(&Remote::Command(command)).await?, program))
         })
+    }
+
+    fn host(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(self.ssh.host_name())
+    }
+
+    fn shown(&self) -> String {
+        self.ssh.shown()
     }
 
     fn most(&self) -> usize {

@@ -51,6 +51,8 @@ pub struct About {
     pub keeps: bool,
     /// What a further pipe to it names; `None` where it takes none.
     pub joins: Option<String>,
+    /// It opens a port for pipes over TCP, if it is asked to.
+    pub listens: bool,
 }
 
 /// What the far end answers.
@@ -260,7 +262,7 @@ mod tests {
 
     fn told() -> About {
         let rights = Rights { any_owner: true, groups: [7, 8].into(), ..Rights::default() };
-        About { rights: Some(rights), confined: true, packs: true, keeps: true, joins: Some("x".into()) }
+        About { rights: Some(rights), confined: true, packs: true, keeps: true, joins: Some("x".into()), listens: true }
     }
 
     /// What an end of version 1 said, byte by byte: its hello as it was recorded, with a nonce of sevens.

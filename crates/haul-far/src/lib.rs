@@ -15,15 +15,16 @@ mod pack;
 mod read;
 mod serve;
 mod settings;
+mod tcp;
 mod upload;
 mod wire;
 
 pub use dial::{Call, Dial, OverSsh, Pipe, ShellCommand};
-pub use open::{HAUL_PATH, INSTALL, KIND, connect, is_confined, open_on};
+pub use open::{HAUL_PATH, INSTALL, KIND, TCP, connect, is_confined, open_on};
 pub use serve::{serve, serve_on};
 pub use settings::{Open, Settings};
 
-use channel::{Channel, Growth};
+use channel::{Channel, Further, Sessions, Tcp};
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
@@ -71,6 +72,8 @@ struct Line {
     patience: Duration,
     /// What both ends compress.
     packing: Packing,
+    /// Ports that the far end may listen on; `None` where the user asked for none.
+    ports: Option<tcp::Ports>,
     /// A far end that says nothing for so long is given up.
     idle: Duration,
     channel: Mutex<Option<Arc<Channel>>>,
@@ -80,6 +83,8 @@ struct Line {
     on_the_way: Arc<Semaphore>,
     /// No further pipe is to be had.
     refused: Arc<AtomicBool>,
+    /// Nothing goes by TCP, and that was said.
+    barred: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for FarStore {
@@ -99,13 +104,13 @@ impl Line {
         }
         let (pipe, about) = self.dial.dial().await?.greet(self.packing, self.patience, None).await?;
         let packing = if about.packs { self.packing } else { Packing::default() };
-        let growth = about.joins.clone().map(|token| {
-            let (dial, patience, idle) = (self.dial.clone(), self.patience, self.idle);
-            Growth { dial, token, packing, patience, idle, refused: self.refused.clone() }
-        });
+        let further = Further { dial: self.dial.clone(), packing, patience: self.patience, idle: self.idle };
+        let sessions = about.joins.clone().map(|token| Sessions { token, refused: self.refused.clone() });
+        let tcp = self.ports.map(|ports| Tcp::new(ports, about.listens, self.barred.clone()));
         // The first that answered counts: what a store can do doesn't change.
         let _ = self.about.set(about);
-        Ok(kept.insert(Channel::new(Wire::new(pipe, self.idle, packing), growth)).clone())
+        let first = Wire::new(pipe, self.idle, packing);
+        Ok(kept.insert(Channel::new(first, further, sessions, tcp)).clone())
     }
 }
 

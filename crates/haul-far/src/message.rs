@@ -1,7 +1,10 @@
 //! Messages: what is asked of the far end, and what it answers. They are the contract of `haul_store::Store` as data, in MessagePack with
 //! the fields' names, so that an end ignores what a newer one adds.
 
-use crate::frame::{Frame, Kind, MOST};
+use crate::{
+    frame::{Frame, Kind, MOST},
+    tcp::{Listening, Ports},
+};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
     attributes::Carried,
@@ -124,6 +127,9 @@ pub enum Request {
     Recipe(Key, Option<Version>, Cut),
     /// Runs of bytes of the file that has the name now. Answer: [`Answer::Parts`].
     Reuse(UploadId, Version, Vec<Run>),
+    /// Opens a port for further pipes, which closes with the first pipe. Only of an end that says that it listens. Answer:
+    /// [`Answer::Listens`].
+    Listen(Ports),
 }
 
 /// An answer, or one of several.
@@ -179,6 +185,8 @@ pub enum Answer {
     Recipe(Recipe),
     /// Parts arrived.
     Parts(Vec<Part>),
+    /// Where it listens.
+    Listens(Listening),
     /// It is done.
     Done,
     /// It failed.
@@ -209,6 +217,7 @@ impl Request {
     pub fn changes(&self) -> bool {
         match self {
             Request::Open(_)
+            | Request::Listen(_)
             | Request::List(_)
             | Request::Stat(_)
             | Request::Read(..)

@@ -6,13 +6,14 @@ use crate::{
     message::Folder,
     pack::{ALL_LEVELS, Packing, When},
     serve::SIGN_OF_LIFE,
+    tcp::Ports,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_ssh::{
     Ssh,
     options::{HOST, flag, number, text, value},
 };
-use haul_store::{Caps, Changed, Domain, OpenRequest, OptionSpec, PartLimits, Store, StoreKind, joined};
+use haul_store::{Caps, Changed, Domain, OpenRequest, OptionKind, OptionSpec, PartLimits, Store, StoreKind, joined};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -41,11 +42,24 @@ pub const INSTALL: OptionSpec = flag(
     "false",
 );
 
-const OPTIONS: &[OptionSpec] = &joined::<27>(
+/// The option that moves content over TCP, likewise.
+pub const TCP: OptionSpec = OptionSpec {
+    name: "tcp",
+    help: "Port that haul there may open for as long as the job takes: content then goes by TCP and TLS, and ssh only leads there. Blank \
+           means none.",
+    default: "",
+    kind: OptionKind::Text,
+    advanced: true,
+    secret: false,
+    examples: &[("auto", "any port that is free there"), ("50000-50100", "one of these"), ("50000", "this one")],
+};
+
+const OPTIONS: &[OptionSpec] = &joined::<28>(
     &HOST,
     &[
         HAUL_PATH,
         INSTALL,
+        TCP,
         text(
             "command",
             "Command for sh that runs haul far on the other machine and leads there with its standard input and output, such as \
@@ -113,13 +127,30 @@ fn way(request: &OpenRequest) -> Result<(Arc<dyn Dial>, String)> {
 
 /// The line that all share who go there.
 fn line(request: &OpenRequest, dial: Arc<dyn Dial>, domain: &str) -> Result<Arc<Line>> {
-    let packing = packing(request)?;
-    request.shared.get(domain, || {
+    let (packing, ports) = (packing(request)?, ports(request)?);
+    // Who asks for ports means another line than who asks for none.
+    let name = ports.map_or_else(|| domain.to_owned(), |ports| format!("{domain} by TCP {ports}"));
+    request.shared.get(&name, || {
         let (channel, on_the_way) = (Mutex::default(), Arc::new(Semaphore::new(ON_THE_WAY)));
         let idle = request.net.idle_timeout.max(2 * SIGN_OF_LIFE);
         let (patience, about) = (request.net.connect_timeout, OnceLock::new());
-        Ok(Line { dial, packing, patience, idle, channel, about, on_the_way, refused: Arc::default() })
+        let (refused, barred) = (Arc::default(), Arc::default());
+        Ok(Line { dial, packing, ports, patience, idle, channel, about, on_the_way, refused, barred })
     })
+}
+
+/// Ports that the far end may listen on; `None` where it is asked for none.
+///
+/// Errors: the option can't be meant.
+fn ports(request: &OpenRequest) -> Result<Option<Ports>> {
+    let text = value(request, TCP.name).trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let why = || {
+        format!("{}: tcp = {text:?}: use auto, a port, or the first and the last such as 50000-50100", request.remote)
+    };
+    Ports::parse(text).map(Some).ok_or_else(|| Error::new(ErrorKind::Invalid, "open", why()))
 }
 
 /// What the options say of compression.

@@ -3,6 +3,7 @@
 
 mod answer;
 mod pipe;
+mod port;
 
 use crate::{
     frame::{Frame, Kind},
@@ -11,6 +12,7 @@ use crate::{
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
     pack::Packing,
     settings::Settings,
+    tcp::{Listening, Ports},
     wire,
 };
 use answer::Replies;
@@ -95,7 +97,7 @@ async fn attend(
     let session = Arc::new(Session::new(settings));
     let guests = door.map(|door| Task::spawn(guests(door, session.clone())));
     let served = converse(from, to, session.clone(), packing).await;
-    drop(guests);
+    drop((guests, session.port().take()));
     session.tidy().await;
     served
 }
@@ -156,6 +158,7 @@ fn about(settings: &Settings) -> About {
         packs: true,
         keeps: true,
         joins: None,
+        listens: settings.listens,
     }
 }
 
@@ -165,6 +168,8 @@ struct Session {
     folders: Mutex<HashMap<FolderId, Arc<Opened>>>,
     uploads: Mutex<HashMap<UploadId, Held>>,
     next: AtomicU64,
+    /// Takes further pipes over TCP.
+    port: Mutex<Option<(Listening, Task<()>)>>,
 }
 
 /// A folder that the near end opened.
@@ -192,7 +197,28 @@ struct UnderWay {
 
 impl Session {
     fn new(settings: Settings) -> Session {
-        Session { settings, folders: Mutex::default(), uploads: Mutex::default(), next: AtomicU64::new(1) }
+        let (folders, uploads, port) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Session { settings, folders, uploads, next: AtomicU64::new(1), port }
+    }
+
+    fn port(&self) -> MutexGuard<'_, Option<(Listening, Task<()>)>> {
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a port; what is asked again gets the one that is open.
+    ///
+    /// Errors: `Denied` where this end may not; no port is to be had.
+    fn listen(self: &Arc<Self>, ports: Ports) -> Result<Listening> {
+        if !self.settings.listens {
+            return Err(Error::new(ErrorKind::Denied, "listen", "haul there was started with --no-listen"));
+        }
+        let mut open = self.port();
+        if let Some((listening, _)) = &*open {
+            return Ok(listening.clone());
+        }
+        let (listening, task) = port::open(self, ports)?;
+        *open = Some((listening.clone(), task));
+        Ok(listening)
     }
 
     /// Opens a folder, if it may be had.

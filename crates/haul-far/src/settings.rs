@@ -2,7 +2,7 @@
 
 use haul_core::Result;
 use haul_store::{Links, Store};
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 /// Opens a folder of this machine.
 pub type Open = Arc<dyn Fn(&[u8], Links, bool) -> Result<Arc<dyn Store>> + Send + Sync>;
@@ -16,4 +16,8 @@ pub struct Settings {
     pub root: Option<Vec<u8>>,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// It may open a port for pipes over TCP.
+    pub listens: bool,
+    /// The address of this machine that the near end has reached: the only one to listen on; `None`, where nobody knows: all.
+    pub address: Option<IpAddr>,
 }

@@ -20,7 +20,7 @@ pub const SFTP: StoreKind = StoreKind {
 /// haul at the other end, whose rights are known when it is opened.
 pub const FAR: StoreKind = StoreKind { open: open_far, ..haul_far::KIND };
 
-const OWN: [OptionSpec; 3] = [
+const OWN: [OptionSpec; 4] = [
     OptionSpec {
         name: "protocol",
         help: "How to talk to the host: far (haul there), sftp, or auto: haul where it answers, else SFTP.",
@@ -36,6 +36,7 @@ const OWN: [OptionSpec; 3] = [
     },
     haul_far::HAUL_PATH,
     haul_far::INSTALL,
+    haul_far::TCP,
 ];
 
 const COUNT: usize = haul_sftp::KIND.options.len() + OWN.len();

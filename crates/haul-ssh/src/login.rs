@@ -104,6 +104,12 @@ impl Ssh {
         self.0.settings.target.shown()
     }
 
+    /// The host's name or address by which ssh itself connects, as the user's config has it; `None` where ssh can't be asked. Behind a
+    /// jump host or a command of the user's it may mean something there alone.
+    pub async fn host_name(&self) -> Option<String> {
+        self.0.config().await?.get("hostname").map(str::to_owned)
+    }
+
     /// Sessions at once at most, as far as it is known.
     pub fn limit(&self) -> usize {
         self.0.limit.load(Ordering::Relaxed)
@@ -231,14 +237,19 @@ impl Inner {
         Ok(Opening { pipe, ssh: self.clone(), login: None, _askpass: None })
     }
 
-    /// Where the user's own master listens, if it lives.
-    async fn users_master(&self) -> Option<PathBuf> {
+    /// What the user's config says of the host.
+    async fn config(&self) -> Option<Config> {
         let target = &self.settings.target;
         if !target.is_openssh() {
             return None;
         }
-        let config = output(target.question(&["-G".into()]).ok()?).await?;
-        let path = Config::parse(&config).control_path().filter(|path| path.exists())?;
+        Some(Config::parse(&output(target.question(&["-G".into()]).ok()?).await?))
+    }
+
+    /// Where the user's own master listens, if it lives.
+    async fn users_master(&self) -> Option<PathBuf> {
+        let target = &self.settings.target;
+        let path = self.config().await?.control_path().filter(|path| path.exists())?;
         let check = ["-O", "check", "-S"].map(String::from).into_iter().chain([shown(&path)]).collect::<Vec<_>>();
         output(target.question(&check).ok()?).await.map(|_| path)
     }

@@ -1,8 +1,9 @@
 //! A slow road: what comes in at one end goes out at the other a while later, no faster than it may, until it is cut. Between a command
-//! and who starts it (`haul-relay`), so that it stands where ssh has its ProxyCommand.
+//! and who starts it (`haul-relay`), so that it stands where ssh has its ProxyCommand; or between two addresses of this machine.
 
 use std::{
     io::{self, Read, Write},
+    net::{IpAddr, Shutdown, TcpListener, TcpStream},
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
     sync::{
@@ -25,6 +26,8 @@ pub struct Road {
     pub cut: Option<(u64, PathBuf)>,
     /// This file tells how many bytes have passed in both directions together.
     pub count: Option<PathBuf>,
+    /// What connects to the first address goes to the second one, on each port that stands in place of a command.
+    pub between: Option<(IpAddr, IpAddr)>,
 }
 
 /// Bytes that are taken at a time: little, so that a rate is even.
@@ -39,6 +42,7 @@ impl Road {
             words.extend([format!("--cut={bytes}"), format!("--cut-if={}", file.display())]);
         }
         words.extend(self.count.as_ref().map(|file| format!("--count={}", file.display())));
+        words.extend(self.between.map(|(from, to)| format!("--between={from},{to}")));
         words
     }
 
@@ -55,11 +59,50 @@ impl Road {
                 Some(("--rate", rate)) => road.rate = Some(rate.parse().expect("bytes a second")),
                 Some(("--cut", bytes)) => road.cut = Some((bytes.parse().expect("bytes"), PathBuf::new())),
                 Some(("--count", file)) => road.count = Some(file.into()),
+                Some(("--between", both)) => {
+                    let (from, to) = both.split_once(',').expect("two addresses");
+                    road.between = Some((from.parse().expect("an address"), to.parse().expect("an address")));
+                }
                 Some(("--cut-if", file)) => road.cut = road.cut.map(|(bytes, _)| (bytes, file.into())),
                 _ => panic!("{word:?}?"),
             }
         }
         (road, command)
+    }
+
+    /// Takes connections on these ports until it is ended. Says a line on standard output when it does.
+    ///
+    /// # Panics
+    /// When it can't, or has no two addresses.
+    pub fn forward(&self, ports: &[u16]) -> ! {
+        let (from, to) = self.between.expect("two addresses");
+        let passed = Arc::new(AtomicU64::new(0));
+        for &port in ports {
+            let (road, passed) = (self.clone(), passed.clone());
+            let listener = TcpListener::bind((from, port)).expect("a free port");
+            thread::spawn(move || {
+                for near in listener.incoming().flatten() {
+                    // Nobody there: who came sees the end.
+                    let Ok(far) = TcpStream::connect((to, port)) else { continue };
+                    for (input, output) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))] {
+                        let (road, passed) = (road.clone(), passed.clone());
+                        let (input, output) = (input.expect("a stream"), output.expect("a stream"));
+                        let _ = output.set_nodelay(true);
+                        thread::spawn(move || {
+                            let (end, source) = (output.try_clone(), input.try_clone());
+                            road.carry(input, output, &passed);
+                            // Each half ends by itself.
+                            let _ = end.and_then(|end| end.shutdown(Shutdown::Write));
+                            let _ = source.and_then(|source| source.shutdown(Shutdown::Read));
+                        });
+                    }
+                }
+            });
+        }
+        println!("listening");
+        loop {
+            thread::park();
+        }
     }
 
     /// Runs a command whose input and output are ours, at the other end of the road.
@@ -131,6 +174,7 @@ mod tests {
             rate: Some(1000),
             cut: Some((77, "/f".into())),
             count: Some("/n".into()),
+            between: Some(([127, 0, 0, 2].into(), [127, 0, 0, 1].into())),
         };
         let words = road.words().into_iter().chain(["sshd".to_owned(), "--delay-ms=1".to_owned()]);
         let (read, command) = Road::read(words);

@@ -431,3 +431,101 @@ fn a_long_line_has_several_sessions_as_far_as_the_server_takes_them() {
         assert_eq!(logins, 2, "{}", server.log());
     }
 }
+
+/// A server that counts what goes by ssh, and a lab with a remote on it, whose host is reached at `host` beside ssh. Its haul believes
+/// that it was reached at 127.0.0.1, as it would be told by a server with a port.
+fn host_with_tcp(host: &str, options: &str) -> Option<(Sshd, Lab, std::path::PathBuf)> {
+    let relay = peers::own("haul-relay")?;
+    let lab = Lab::new(HAUL);
+    let count = lab.path("count");
+    let road = Road { count: Some(count.clone()), ..Road::default() };
+    let through = [relay.display().to_string()].into_iter().chain(road.words()).collect::<Vec<_>>().join(" ");
+    let server = Sshd::start(&Setup { through: Some(through), ..Setup::default() })?;
+    let ssh = server.command().replace("ssh ", &format!("ssh -o HostName={host} -o HostKeyAlias=far "));
+    let haul = format!("SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2' {HAUL}");
+    fs::write(lab.config(), format!("[far]\nssh = {ssh}\nhaul_path = {haul}\n{options}\n")).expect("config");
+    Some((server, lab, count))
+}
+
+fn by_ssh(count: &std::path::Path) -> usize {
+    fs::read_to_string(count).expect("counted").parse().expect("a number")
+}
+
+#[test]
+fn content_goes_by_tcp_where_the_user_wants_it() {
+    let content = noise(1, 96 * MIB);
+    for kind in ["far", "sftp"] {
+        let Some((server, lab, count)) = host_with_tcp("127.0.0.1", &format!("type = {kind}")) else { return };
+        write(&lab.path("src/large"), &content, TIME);
+        let place = format!("far:{}/top", server.data().display());
+        let flag = format!("--{kind}-tcp");
+        for (from, to) in [("@src", &place[..]), (&place, "@back")] {
+            let ran = lab.haul(&["copy", "-v", &flag, "auto", from, to]).ok();
+            let told = ran.err.lines().filter(|line| line.contains("content goes by TCP, to port ")).count();
+            assert!(told == 1 && ran.err.contains("of 127.0.0.1"), "{}", ran.err);
+            // What begins before the port is reached goes by ssh: not much of it.
+            assert!(by_ssh(&count) < content.len() / 2, "{from}: {} bytes went by ssh", by_ssh(&count));
+        }
+        assert!(fs::read(server.data().join("top/large")).expect("there") == content);
+        assert!(fs::read(lab.path("back/large")).expect("back") == content);
+        // Nobody is asked for a port without the option.
+        fs::remove_dir_all(lab.path("back")).expect("removed");
+        let ran = lab.haul(&["copy", "-v", &place, "@back"]).ok();
+        assert!(!ran.err.contains("TCP") && by_ssh(&count) > content.len(), "{} {}", by_ssh(&count), ran.err);
+    }
+}
+
+#[test]
+fn where_no_port_is_to_be_had_all_goes_by_ssh_and_one_line_says_so() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let Some((server, lab, count)) = host_with_tcp("127.0.0.1", &format!("type = far\ntcp = {port}")) else { return };
+    let content = noise(1, 24 * MIB);
+    write(&lab.path("src/large"), &content, TIME);
+    let place = format!("far:{}/top", server.data().display());
+    let copied = |told: &str| {
+        let ran = lab.haul(&["copy", "--ignore-times", "@src", &place]).ok();
+        let lines: Vec<&str> =
+            ran.err.lines().filter(|line| line.contains("content goes by ssh and not by TCP")).collect();
+        assert!(lines.len() == 1 && lines[0].contains(told), "{}", ran.err);
+        assert!(fs::read(server.data().join("top/large")).expect("there") == content);
+        assert!(by_ssh(&count) > content.len());
+    };
+    copied(&format!("it can't listen on port {port}: Address already in use"));
+    // A far end that may not.
+    let config = fs::read_to_string(lab.config()).expect("config");
+    fs::write(lab.config(), config.replace(HAUL, &format!("/bin/sh -c 'exec {HAUL} far --no-listen'")))
+        .expect("config");
+    copied("haul there opens no port: it is older, or was started with --no-listen");
+}
+
+#[test]
+fn content_goes_by_ssh_again_when_the_way_over_tcp_breaks() {
+    let Some(relay) = peers::own("haul-relay") else { return };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("an address").port().to_string();
+    drop(free);
+    let Some((server, lab, _)) = host_with_tcp("127.0.0.2", &format!("type = far\ntcp = {port}")) else { return };
+    let cut = lab.path("cut");
+    fs::write(&cut, "").expect("written");
+    let between = Some(([127, 0, 0, 2].into(), [127, 0, 0, 1].into()));
+    let road = Road { cut: Some((16 << 20, cut.clone())), between, ..Road::default() };
+    let mut started = Command::new(relay);
+    let mut relay =
+        started.args(road.words()).arg(&port).stdout(std::process::Stdio::piped()).spawn().expect("started");
+    let mut said = [0; 10];
+    std::io::Read::read_exact(relay.stdout.as_mut().expect("a pipe"), &mut said).expect("it listens");
+    let content = noise(1, 96 * MIB);
+    write(&lab.path("src/large"), &content, TIME);
+    let ran = lab.haul(&["copy", "-v", "@src", &format!("far:{}/top", server.data().display())]).ok();
+    // It ends by itself.
+    assert!(relay.wait().expect("ended").code() == Some(1) && !cut.exists());
+    assert!(fs::read(server.data().join("top/large")).expect("there") == content);
+    let lines = |what: &str| ran.err.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(
+        (lines("content goes by TCP, to port"), lines("content goes by ssh and not by TCP")),
+        (1, 1),
+        "{}",
+        ran.err
+    );
+}

@@ -147,12 +147,21 @@ fn near_entry(folder: &Opened, entry: Entry) -> Entry {
 /// Answers a request, whose content comes in `incoming`.
 ///
 /// Errors: what is to be the answer.
-pub async fn answer(session: &Session, asking: Asking<Request>, replies: &Replies, incoming: Incoming) -> Result<()> {
+pub async fn answer(
+    session: &Arc<Session>,
+    asking: Asking<Request>,
+    replies: &Replies,
+    incoming: Incoming,
+) -> Result<()> {
     if session.settings.read_only && asking.request.changes() {
         return Err(Error::new(ErrorKind::Denied, "write", "haul there was started with --read-only"));
     }
     if let Request::Open(folder) = &asking.request {
         replies.last(Answer::Folder(session.keep(session.open(folder)?))).await;
+        return Ok(());
+    }
+    if let Request::Listen(ports) = asking.request {
+        replies.last(Answer::Listens(session.listen(ports)?)).await;
         return Ok(());
     }
     let folder = session.folder(asking.folder)?;
@@ -169,7 +178,7 @@ async fn in_folder(
 ) -> Result<()> {
     let store = &folder.store;
     let answer = match request {
-        Request::Open(_) => unreachable!("it is answered before"),
+        Request::Open(_) | Request::Listen(_) => unreachable!("it is answered before"),
         Request::List(request) => {
             list(folder, request, replies).await;
             return Ok(());

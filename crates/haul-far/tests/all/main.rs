@@ -5,3 +5,4 @@
 mod contract;
 mod far_end;
 mod stage;
+mod tcp;

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use haul_core::Result;
 use haul_far::{Call, Dial, Pipe, Settings};
 use haul_store::{Links, OpenRequest, Store};
-use std::{path::Path, sync::Arc};
+use std::{net::Ipv4Addr, path::Path, sync::Arc};
 use tokio::io::{BufReader, BufWriter, duplex, split};
 
 /// Serves each connection from this process.
@@ -36,7 +36,13 @@ pub fn settings() -> Settings {
         let request = OpenRequest { links, own_links, ..request(path) };
         (haul_fs::KIND.open)(request)
     };
-    Settings { open: Arc::new(open), root: None, read_only: false }
+    Settings {
+        open: Arc::new(open),
+        root: None,
+        read_only: false,
+        listens: true,
+        address: Some(Ipv4Addr::LOCALHOST.into()),
+    }
 }
 
 pub fn request(path: &[u8]) -> OpenRequest {

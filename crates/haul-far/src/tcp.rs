@@ -1,0 +1,225 @@
+//! Content over TCP and TLS beside ssh, where the user asks for it: what both ends know of that, and the near end's half. The far end's is
+//! `serve/port.rs`. Who is who was settled by ssh: through its session come the fingerprint of the key that the far end made for
+//! this one connection, and the token that lets a pipe in. So there are no names, no certificates and no authorities.
+
+use crate::dial::Pipe;
+use aws_lc_rs::digest::{SHA256, digest};
+use haul_core::{Error, ErrorKind, Result, Retry};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::{
+        Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, aws_lc_rs::default_provider, verify_tls13_signature_with_raw_key},
+    pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime},
+};
+use serde::{Deserialize, Serialize};
+use std::{fmt, io, net::IpAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, BufWriter, split},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+/// Bytes read and written at a time.
+const BLOCK: usize = 256 << 10;
+
+/// A port that doesn't answer for so long is barred.
+const ANSWERS: Duration = Duration::from_secs(2);
+
+/// Who was reached proves who it is, and who calls says what for, within this time.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Bytes of a token.
+pub const TOKEN: usize = 32;
+
+/// Ports that a far end may listen on: from the first to the last. 0 is any port that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    /// The first.
+    pub first: u16,
+    /// The last.
+    pub last: u16,
+}
+
+/// What lets a pipe in. Shown nowhere.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token(#[serde(with = "haul_core::wire::raw")] pub Vec<u8>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// Where a far end listens, and how the two ends know each other there. It is told over ssh alone.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Listening {
+    /// The address, where the far end knows which of its own the near end has reached.
+    pub address: Option<IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// SHA-256 of the far end's public key, as a SubjectPublicKeyInfo.
+    #[serde(with = "haul_core::wire::raw")]
+    pub fingerprint: Vec<u8>,
+    /// What the near end says first.
+    pub token: Token,
+}
+
+impl Ports {
+    /// From the text of the option: `auto`, `50000` or `50000-50100`. `None` for what is none of these.
+    pub fn parse(text: &str) -> Option<Ports> {
+        if text == "auto" {
+            return Some(Ports { first: 0, last: 0 });
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first > 0 && first <= last).then_some(Ports { first, last })
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.first, self.last) {
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, last) => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+/// Knows the far end by the fingerprint of its key.
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: Vec<u8>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match fingerprint(key) == self.fingerprint {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.3 alone is spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+        verify_tls13_signature_with_raw_key(message, &key, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// SHA-256 of a public key, as a SubjectPublicKeyInfo.
+pub fn fingerprint(key: &[u8]) -> Vec<u8> {
+    digest(&SHA256, key).as_ref().to_vec()
+}
+
+/// Connects to the far end at this name or address, proves that it is the one, and says the token: what follows is a greeting.
+///
+/// Errors: `Unreachable` where nobody answers, or somebody else does.
+pub async fn connect(host: &str, listening: &Listening) -> Result<Pipe> {
+    let port = listening.port;
+    let error = |why: String| Error::new(ErrorKind::Unreachable, "connect", why).with_retry(Retry::Never);
+    let stream = match timeout(ANSWERS, TcpStream::connect((host, port))).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(why)) => return Err(error(format!("port {port} of {host} can't be reached: {why}"))),
+        Err(_) => {
+            return Err(error(format!(
+                "port {port} of {host} can't be reached: no answer within {} s",
+                ANSWERS.as_secs()
+            )));
+        }
+    };
+    let secured =
+        timeout(HANDSHAKE, secured(stream, listening)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    secured.map_err(|why| error(format!("port {port} of {host} isn't haul's: {why}")))
+}
+
+async fn secured(stream: TcpStream, listening: &Listening) -> io::Result<Pipe> {
+    stream.set_nodelay(true)?;
+    let name = ServerName::from(stream.peer_addr()?.ip());
+    let provider = Arc::new(default_provider());
+    let pinned = Pinned { fingerprint: listening.fingerprint.clone(), provider: provider.clone() };
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(pinned))
+        .with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, buffered(stream)).await?;
+    let (input, mut output) = halves(stream);
+    // Goes with the greeting.
+    output.write_all(&listening.token.0).await?;
+    Ok(Pipe { input: Box::new(input), output: Box::new(output), end: None })
+}
+
+/// TLS reads a record or less at a time: the system is asked for more.
+pub fn buffered(stream: TcpStream) -> BufReader<TcpStream> {
+    BufReader::with_capacity(BLOCK, stream)
+}
+
+/// Both directions of a stream.
+pub fn halves<S: AsyncRead + AsyncWrite + Send + Unpin>(
+    stream: S,
+) -> (impl AsyncRead + Send + Unpin + use<S>, impl AsyncWrite + Send + Unpin + use<S>) {
+    let (input, output) = split(stream);
+    (BufReader::with_capacity(BLOCK, input), BufWriter::with_capacity(BLOCK, output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read_as_people_write_them() {
+        for (text, ports) in [
+            ("auto", Some((0, 0))),
+            ("50000", Some((50000, 50000))),
+            ("50000-50100", Some((50000, 50100))),
+            ("50100-50000", None),
+            ("0", None),
+            ("70000", None),
+            ("on", None),
+        ] {
+            assert_eq!(Ports::parse(text), ports.map(|(first, last)| Ports { first, last }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_shown_nowhere() {
+        let token = Token(vec![7; TOKEN]);
+        let listening = Listening { address: None, port: 1, fingerprint: vec![1], token };
+        assert_eq!(format!("{listening:?}"), "Listening { address: None, port: 1, fingerprint: [1], token: Token }");
+    }
+}
