@@ -1,5 +1,6 @@
 """Where the tools are, and which versions; installs below target/tools what can be had and is needed."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -69,11 +70,17 @@ def obtain(root, name, haul, cloudsim, heavy, profile):
     return None, f"{name} is not installed{hint}"
 
 
+@functools.cache
+def compiled(root, *what):
+    """Has cargo compile it, once."""
+    subprocess.run(["cargo", *what, "--locked"], cwd=root, check=True)
+
+
 def build(root, package, program, profile):
     # What the tests compiled isn't compiled again: only by their own command, as what tests need gives crates more features.
     tests = ["test", "--no-run", "--quiet", "--workspace", "--lib", "--bins", "--tests"]
     alone = ["build", "--profile", profile, "-p", package, "--bin", program]
-    subprocess.run(["cargo", *(tests if profile == "dev" else alone), "--locked"], cwd=root, check=True)
+    compiled(root, *(tests if profile == "dev" else alone))
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     return target / ("debug" if profile == "dev" else profile) / program
 
