@@ -26,6 +26,9 @@ use tokio_rustls::TlsConnector;
 /// Bytes read and written at a time.
 const BLOCK: usize = 256 << 10;
 
+/// Bytes that are encrypted before the system is asked to take them: a piece of content at once, with what stands before it.
+pub const SEALED: usize = 2 * BLOCK;
+
 /// A port that doesn't answer for so long is barred.
 const ANSWERS: Duration = Duration::from_secs(2);
 
@@ -177,7 +180,8 @@ async fn secured(stream: TcpStream, listening: &Listening) -> io::Result<Pipe> {
         .with_custom_certificate_verifier(Arc::new(pinned))
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, buffered(stream)).await?;
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, buffered(stream)).await?;
+    stream.get_mut().1.set_buffer_limit(Some(SEALED));
     let (input, mut output) = halves(stream);
     // Goes with the greeting.
     output.write_all(&listening.token.0).await?;
