@@ -23,8 +23,14 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// Bytes read and written at a time.
+/// Bytes written at a time.
 const BLOCK: usize = 256 << 10;
+
+/// Bytes asked for at a time.
+const AHEAD: usize = 64 << 10;
+
+/// Bytes that are encrypted before the system is asked to take them: a piece of content at once, with what stands before it.
+pub const SEALED: usize = 2 * BLOCK;
 
 /// A port that doesn't answer for so long is barred.
 const ANSWERS: Duration = Duration::from_secs(2);
@@ -177,24 +183,25 @@ async fn secured(stream: TcpStream, listening: &Listening) -> io::Result<Pipe> {
         .with_custom_certificate_verifier(Arc::new(pinned))
         .with_no_client_auth();
     config.resumption = Resumption::disabled();
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, buffered(stream)).await?;
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, buffered(stream)).await?;
+    stream.get_mut().1.set_buffer_limit(Some(SEALED));
     let (input, mut output) = halves(stream);
     // Goes with the greeting.
     output.write_all(&listening.token.0).await?;
     Ok(Pipe { input: Box::new(input), output: Box::new(output), end: None })
 }
 
-/// TLS reads a record or less at a time: the system is asked for more.
+/// TLS reads a record or less at a time: the system is asked for some, no more than stay in a processor's cache.
 pub fn buffered(stream: TcpStream) -> BufReader<TcpStream> {
-    BufReader::with_capacity(BLOCK, stream)
+    BufReader::with_capacity(AHEAD, stream)
 }
 
-/// Both directions of a stream.
+/// Both directions of a stream. What is read is in memory already.
 pub fn halves<S: AsyncRead + AsyncWrite + Send + Unpin>(
     stream: S,
 ) -> (impl AsyncRead + Send + Unpin + use<S>, impl AsyncWrite + Send + Unpin + use<S>) {
     let (input, output) = split(stream);
-    (BufReader::with_capacity(BLOCK, input), BufWriter::with_capacity(BLOCK, output))
+    (input, BufWriter::with_capacity(BLOCK, output))
 }
 
 #[cfg(test)]

@@ -453,8 +453,8 @@ fn by_ssh(count: &std::path::Path) -> usize {
 
 #[test]
 fn content_goes_by_tcp_where_the_user_wants_it() {
-    let content = noise(1, 96 * MIB);
-    for kind in ["far", "sftp"] {
+    let content = noise(1, 64 * MIB);
+    for kind in ["sftp", "far"] {
         let Some((server, lab, count)) = host_with_tcp("127.0.0.1", &format!("type = {kind}")) else { return };
         write(&lab.path("src/large"), &content, TIME);
         let place = format!("far:{}/top", server.data().display());
@@ -468,6 +468,9 @@ fn content_goes_by_tcp_where_the_user_wants_it() {
         }
         assert!(fs::read(server.data().join("top/large")).expect("there") == content);
         assert!(fs::read(lab.path("back/large")).expect("back") == content);
+        if kind == "sftp" {
+            continue;
+        }
         // Nobody is asked for a port without the option.
         fs::remove_dir_all(lab.path("back")).expect("removed");
         let ran = lab.haul(&["copy", "-v", &place, "@back"]).ok();

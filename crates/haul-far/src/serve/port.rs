@@ -5,7 +5,7 @@ use super::{Session, converse};
 use crate::{
     hello,
     pack::Packing,
-    tcp::{self, HANDSHAKE, Listening, Ports, TOKEN, Token},
+    tcp::{self, HANDSHAKE, Listening, Ports, SEALED, TOKEN, Token},
 };
 use aws_lc_rs::{
     constant_time::verify_slices_are_equal,
@@ -165,7 +165,9 @@ async fn let_in(
 ) -> io::Result<Guest<impl AsyncRead + Send + Unpin, impl AsyncWrite + Send + Unpin + 'static>> {
     let refused = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned());
     stream.set_nodelay(true)?;
-    let (mut from, mut to) = tcp::halves(acceptor.accept(tcp::buffered(stream)).await?);
+    let mut stream = acceptor.accept(tcp::buffered(stream)).await?;
+    stream.get_mut().1.set_buffer_limit(Some(SEALED));
+    let (mut from, mut to) = tcp::halves(stream);
     let mut shown = [0; TOKEN];
     from.read_exact(&mut shown).await?;
     verify_slices_are_equal(&shown, &token.0).map_err(|_| refused("it has another token"))?;
