@@ -288,7 +288,7 @@ impl Channel {
         });
         let listening = listening?;
         let mut hosts: Vec<String> = hosts;
-        hosts.extend(listening.address.map(|address| address.to_string()).filter(|_| tcp.host.get().is_none()));
+        hosts.extend(tcp.host.get().is_none().then(|| listening.address.to_string()));
         hosts.dedup();
         let nowhere = || Error::new(ErrorKind::Unreachable, "connect", "nobody knows an address of the host");
         let mut failed = None;
@@ -313,7 +313,8 @@ impl Channel {
 
     async fn listening(&self, tcp: &Tcp) -> Result<Listening> {
         if !tcp.listens {
-            let why = "haul there opens no port: it is older, or was started with --no-listen";
+            let why = "haul there opens no port: it is older, is confined and was started without --listen, or doesn't know \
+                       at which address it was reached";
             return Err(Error::new(ErrorKind::Unsupported, "connect", why));
         }
         match self.first.share(QUESTION).ask(0, &Request::Listen(tcp.ports))?.answer().await? {

@@ -187,7 +187,7 @@ mod tests {
             let request = OpenRequest { path: path.to_vec(), links, own_links, ..OpenRequest::default() };
             (haul_fs::KIND.open)(request)
         };
-        Settings { open: Arc::new(open), root: None, read_only, listens: false, address: None }
+        Settings { open: Arc::new(open), root: None, read_only, listens: None }
     }
 
     /// A far end on descriptors, as ssh starts it, and a greeting by its near end.

@@ -158,7 +158,7 @@ fn about(settings: &Settings) -> About {
         packs: true,
         keeps: true,
         joins: None,
-        listens: settings.listens,
+        listens: settings.listens.is_some(),
     }
 }
 
@@ -209,14 +209,14 @@ impl Session {
     ///
     /// Errors: `Denied` where this end may not; no port is to be had.
     fn listen(self: &Arc<Self>, ports: Ports) -> Result<Listening> {
-        if !self.settings.listens {
-            return Err(Error::new(ErrorKind::Denied, "listen", "haul there was started with --no-listen"));
-        }
+        let Some(address) = self.settings.listens else {
+            return Err(Error::new(ErrorKind::Denied, "listen", "haul there opens no port"));
+        };
         let mut open = self.port();
         if let Some((listening, _)) = &*open {
             return Ok(listening.clone());
         }
-        let (listening, task) = port::open(self, ports)?;
+        let (listening, task) = port::open(self, address, ports)?;
         *open = Some((listening.clone(), task));
         Ok(listening)
     }

@@ -16,8 +16,6 @@ pub struct Settings {
     pub root: Option<Vec<u8>>,
     /// Nothing may be changed.
     pub read_only: bool,
-    /// It may open a port for pipes over TCP.
-    pub listens: bool,
-    /// The address of this machine that the near end has reached: the only one to listen on; `None`, where nobody knows: all.
-    pub address: Option<IpAddr>,
+    /// It may open a port for pipes over TCP, on this address of its machine: the one that the near end has reached, and no other.
+    pub listens: Option<IpAddr>,
 }

@@ -63,8 +63,8 @@ impl fmt::Debug for Token {
 /// Where a far end listens, and how the two ends know each other there. It is told over ssh alone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listening {
-    /// The address, where the far end knows which of its own the near end has reached.
-    pub address: Option<IpAddr>,
+    /// The address, which is the one of its own that the near end has reached by ssh.
+    pub address: IpAddr,
     /// The port.
     pub port: u16,
     /// SHA-256 of the far end's public key, as a SubjectPublicKeyInfo.
@@ -226,7 +226,11 @@ mod tests {
     #[test]
     fn a_token_is_shown_nowhere() {
         let token = Token(vec![7; TOKEN]);
-        let listening = Listening { address: None, port: 1, fingerprint: vec![1], token };
-        assert_eq!(format!("{listening:?}"), "Listening { address: None, port: 1, fingerprint: [1], token: Token }");
+        let listening =
+            Listening { address: std::net::Ipv4Addr::LOCALHOST.into(), port: 1, fingerprint: vec![1], token };
+        assert_eq!(
+            format!("{listening:?}"),
+            "Listening { address: 127.0.0.1, port: 1, fingerprint: [1], token: Token }"
+        );
     }
 }

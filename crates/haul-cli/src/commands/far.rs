@@ -23,9 +23,9 @@ pub struct Args {
     /// Refuse every change
     #[arg(long)]
     read_only: bool,
-    /// Open no port, also if the other end asks for content by TCP
+    /// Open a port if the other end asks for content by TCP, also with --root or --read-only
     #[arg(long)]
-    no_listen: bool,
+    listen: bool,
 }
 
 /// Serves until the other end hangs up.
@@ -38,8 +38,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     };
     let root = args.root.map(absolute).transpose()?.map(|root| root.into_os_string().into_vec());
     let address = env("SSH_CONNECTION").and_then(|connection| server(connection.to_str()?));
-    let settings =
-        Settings { open: Arc::new(open), root, read_only: args.read_only, listens: !args.no_listen, address };
+    // Who may do all that the user may can open ports anyway; what is confined opens none unasked.
+    let listens = address.filter(|_| args.listen || root.is_none() && !args.read_only);
+    let settings = Settings { open: Arc::new(open), root, read_only: args.read_only, listens };
     let ends = [stdin().as_fd().try_clone_to_owned()?, stdout().as_fd().try_clone_to_owned()?];
     haul_far::serve_on(ends, settings).await?;
     Ok(Outcome::Done)

@@ -495,11 +495,18 @@ fn where_no_port_is_to_be_had_all_goes_by_ssh_and_one_line_says_so() {
         assert!(by_ssh(&count) > content.len());
     };
     copied(&format!("it can't listen on port {port}: Address already in use"));
-    // A far end that may not.
+    // One that is confined opens none unasked; nor one that doesn't know where to.
     let config = fs::read_to_string(lab.config()).expect("config");
-    fs::write(lab.config(), config.replace(HAUL, &format!("/bin/sh -c 'exec {HAUL} far --no-listen'")))
-        .expect("config");
-    copied("haul there opens no port: it is older, or was started with --no-listen");
+    let confined = format!("/bin/sh -c 'exec {HAUL} far --root {}'", server.data().display());
+    let none = "haul there opens no port: ";
+    for (haul, told) in [
+        (confined.clone(), none),
+        (confined.replace("--root", "--listen --root"), "it can't listen on port "),
+        (format!("SSH_CONNECTION= {HAUL}"), none),
+    ] {
+        fs::write(lab.config(), config.replace(HAUL, &haul)).expect("config");
+        copied(told);
+    }
 }
 
 #[test]

@@ -14,7 +14,6 @@ use aws_lc_rs::{
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::task::Task;
-use rustix::net::sockopt::set_ipv6_v6only;
 use rustls::{
     ServerConfig,
     crypto::aws_lc_rs::default_provider,
@@ -24,7 +23,7 @@ use rustls::{
 };
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -46,13 +45,11 @@ const QUEUE: u32 = 16;
 /// Out of descriptors: there may be some after this.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opens a port for further pipes of this session, on the address that the near end has reached, or on all. It closes when the task
-/// is dropped.
+/// Opens a port for further pipes of this session, on this address of its machine. It closes when the task is dropped.
 ///
 /// Errors: no port is to be had.
-pub fn open(session: &Arc<Session>, ports: Ports) -> Result<(Listening, Task<()>)> {
+pub fn open(session: &Arc<Session>, address: IpAddr, ports: Ports) -> Result<(Listening, Task<()>)> {
     let failed = |why: String| Error::new(ErrorKind::Unsupported, "listen", why);
-    let address = session.settings.address;
     let listener = listen(address, ports).map_err(|why| {
         failed(if ports.last == 0 {
             format!("it can't listen: {why}")
@@ -71,16 +68,10 @@ pub fn open(session: &Arc<Session>, ports: Ports) -> Result<(Listening, Task<()>
 }
 
 /// The first of the ports that is free.
-fn listen(address: Option<IpAddr>, ports: Ports) -> io::Result<TcpListener> {
+fn listen(address: IpAddr, ports: Ports) -> io::Result<TcpListener> {
     let mut failed = io::ErrorKind::AddrInUse.into();
     for port in ports.first..=ports.last {
-        let bound = match address {
-            Some(address) => bind(SocketAddr::new(address, port)),
-            // Both families by one socket; a machine without IPv6 has one.
-            None => bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port))
-                .or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))),
-        };
-        match bound {
+        match bind(SocketAddr::new(address, port)) {
             Ok(listener) => return Ok(listener),
             Err(error) => failed = error,
         }
@@ -93,9 +84,6 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        set_ipv6_v6only(&socket, false)?;
-    }
     // A port of the range may have been another far end's a moment ago.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -193,6 +181,7 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     const HERE: &str = "127.0.0.1";
+    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     const ANY: Ports = Ports { first: 0, last: 0 };
 
     fn session(root: Option<&Path>, read_only: bool) -> Arc<Session> {
@@ -201,8 +190,7 @@ mod tests {
             (haul_fs::KIND.open)(request)
         };
         let root = root.map(|root| root.as_os_str().as_bytes().to_vec());
-        let address = Some(Ipv4Addr::LOCALHOST.into());
-        Arc::new(Session::new(Settings { open: Arc::new(open), root, read_only, listens: true, address }))
+        Arc::new(Session::new(Settings { open: Arc::new(open), root, read_only, listens: Some(LOOPBACK) }))
     }
 
     async fn pipe(listening: &Listening) -> Result<Arc<Wire>> {
@@ -222,7 +210,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn only_the_key_that_ssh_told_of_is_believed() {
         let session = session(None, false);
-        let (listening, _port) = open(&session, ANY).unwrap();
+        let (listening, _port) = open(&session, LOOPBACK, ANY).unwrap();
         pipe(&listening).await.unwrap();
         let mut other = listening.clone();
         other.fingerprint[0] ^= 1;
@@ -230,7 +218,7 @@ mod tests {
         let told = format!("port {} of {HERE} isn't haul's: ", listening.port);
         assert!(error.kind() == ErrorKind::Unreachable && error.message().starts_with(&told), "{error:?}");
         // Nor is the key of another far end, which signs well.
-        let (another, _port) = open(&session, ANY).unwrap();
+        let (another, _port) = open(&session, LOOPBACK, ANY).unwrap();
         let between = Listening { port: another.port, ..listening };
         assert!(pipe(&between).await.map(drop).unwrap_err().message().contains("isn't haul's"));
     }
@@ -238,7 +226,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn only_who_has_the_token_is_let_in() {
         let session = session(None, false);
-        let (listening, _port) = open(&session, ANY).unwrap();
+        let (listening, _port) = open(&session, LOOPBACK, ANY).unwrap();
         for bit in [0, TOKEN - 1] {
             let mut other = listening.clone();
             other.token.0[bit] ^= 0x80;
@@ -246,7 +234,7 @@ mod tests {
         }
         assert!(pipe(&Listening { token: Token(Vec::new()), ..listening.clone() }).await.is_err());
         // Another far end's.
-        let (another, _port) = open(&session, ANY).unwrap();
+        let (another, _port) = open(&session, LOOPBACK, ANY).unwrap();
         assert_ne!(another.token, listening.token);
         assert!(pipe(&Listening { token: another.token, ..listening.clone() }).await.is_err());
         pipe(&listening).await.unwrap();
@@ -254,7 +242,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_else_comes_to_the_port_hurts_nobody() {
-        let (listening, _port) = open(&session(None, false), ANY).unwrap();
+        let (listening, _port) = open(&session(None, false), LOOPBACK, ANY).unwrap();
         let good = pipe(&listening).await.unwrap();
         // Some say nothing, and stay.
         let mut silent = Vec::new();
@@ -280,7 +268,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_pipe_over_tcp_may_what_its_far_end_may() {
         let allowed = tempfile::tempdir().unwrap();
-        let (listening, _port) = open(&session(Some(allowed.path()), true), ANY).unwrap();
+        let (listening, _port) = open(&session(Some(allowed.path()), true), LOOPBACK, ANY).unwrap();
         let wire = pipe(&listening).await.unwrap();
         let error = ask(&wire, 0, folder(Path::new("/etc"))).await.unwrap_err();
         assert_eq!(error.message(), format!("/etc is outside of {}", allowed.path().display()));
@@ -293,11 +281,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_port_is_the_first_that_is_free_of_those_allowed() {
         let session = session(None, false);
-        let (taken, port) = open(&session, ANY).unwrap();
+        let (taken, port) = open(&session, LOOPBACK, ANY).unwrap();
         let only = Ports { first: taken.port, last: taken.port };
-        let error = open(&session, only).map(drop).unwrap_err();
+        let error = open(&session, LOOPBACK, only).map(drop).unwrap_err();
         assert!(error.message().starts_with(&format!("it can't listen on port {}: ", taken.port)), "{error:?}");
-        let (next, _port) = open(&session, Ports { last: u16::MAX, ..only }).unwrap();
+        let (next, _port) = open(&session, LOOPBACK, Ports { last: u16::MAX, ..only }).unwrap();
         assert!(next.port > taken.port);
         // What is asked twice of one session is the same port.
         let first = session.listen(ANY).unwrap();

@@ -36,13 +36,7 @@ pub fn settings() -> Settings {
         let request = OpenRequest { links, own_links, ..request(path) };
         (haul_fs::KIND.open)(request)
     };
-    Settings {
-        open: Arc::new(open),
-        root: None,
-        read_only: false,
-        listens: true,
-        address: Some(Ipv4Addr::LOCALHOST.into()),
-    }
+    Settings { open: Arc::new(open), root: None, read_only: false, listens: Some(Ipv4Addr::LOCALHOST.into()) }
 }
 
 pub fn request(path: &[u8]) -> OpenRequest {

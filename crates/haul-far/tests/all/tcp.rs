@@ -114,7 +114,7 @@ async fn content_goes_by_tcp_where_both_ends_want_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_that_opens_no_port_is_served_as_ever() {
     let folder = tempfile::tempdir().unwrap();
-    let (store, count) = open(folder.path(), Settings { listens: false, ..stage::settings() });
+    let (store, count) = open(folder.path(), Settings { listens: None, ..stage::settings() });
     let over = moved(&*store, &count, false).await;
     assert!(over > 80 * MIB as u64, "{over} bytes went over the first pipe");
 }
