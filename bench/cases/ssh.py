@@ -200,7 +200,7 @@ class Rsync(Case):
         return None if same else "the file there is another"
 
     def discard(self, _command):
-        remove(self.dst)
+        self.dst.unlink(missing_ok=True)
 
 
 class Changed(Rsync):
