@@ -4,9 +4,10 @@
 
 use crate::{
     dial::{Call, Dial, Pipe},
+    listening::{Listening, Ports},
     message::{Answer, FolderId, Request},
     pack::Packing,
-    tcp::{self, Listening, Ports},
+    tcp,
     wire::{Share, Wire, unexpected},
 };
 use haul_core::{Error, ErrorKind, Result};

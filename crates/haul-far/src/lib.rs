@@ -9,6 +9,7 @@ mod hello;
 mod install;
 mod join;
 mod list;
+mod listening;
 mod message;
 mod open;
 mod pack;
@@ -73,7 +74,7 @@ struct Line {
     /// What both ends compress.
     packing: Packing,
     /// Ports that the far end may listen on; `None` where the user asked for none.
-    ports: Option<tcp::Ports>,
+    ports: Option<listening::Ports>,
     /// A far end that says nothing for so long is given up.
     idle: Duration,
     channel: Mutex<Option<Arc<Channel>>>,

@@ -3,7 +3,7 @@
 
 use crate::{
     frame::{Frame, Kind, MOST},
-    tcp::{Listening, Ports},
+    listening::{Listening, Ports},
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,

@@ -3,10 +3,10 @@
 use crate::{
     Far, FarStore, Line,
     dial::{Dial, OverSsh, ShellCommand},
+    listening::Ports,
     message::Folder,
     pack::{ALL_LEVELS, Packing, When},
     serve::SIGN_OF_LIFE,
-    tcp::Ports,
 };
 use haul_core::{Error, ErrorKind, Result};
 use haul_ssh::{

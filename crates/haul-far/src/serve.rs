@@ -9,10 +9,10 @@ use crate::{
     frame::{Frame, Kind},
     hello::{self, About, Heard},
     join::{self, Door, Guest},
+    listening::{Listening, Ports},
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
     pack::Packing,
     settings::Settings,
-    tcp::{Listening, Ports},
     wire,
 };
 use answer::Replies;

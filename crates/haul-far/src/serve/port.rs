@@ -4,8 +4,9 @@
 use super::{Session, converse};
 use crate::{
     hello,
+    listening::{Listening, Ports, TOKEN, Token},
     pack::Packing,
-    tcp::{self, HANDSHAKE, Listening, Ports, SEALED, TOKEN, Token},
+    tcp::{self, HANDSHAKE, SEALED},
 };
 use aws_lc_rs::{
     constant_time::verify_slices_are_equal,
