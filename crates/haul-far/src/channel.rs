@@ -201,20 +201,17 @@ impl Channel {
             return Some(self.first.share(bytes));
         }
         let by_tcp = !self.is_barred();
-        let opening = if by_tcp {
+        if by_tcp {
             for _ in 0..connections.lacking(bytes, trip, &CONNECTIONS) {
                 tokio::spawn(self.clone().connect());
             }
-            connections.opening
         } else if self.sessions.as_ref().is_some_and(|sessions| !sessions.refused.load(Ordering::Relaxed)) {
             sessions.most = self.further.dial.most();
             for _ in 0..sessions.lacking(bytes, trip, &SESSIONS) {
                 tokio::spawn(self.clone().begin_session());
             }
-            sessions.opening
-        } else {
-            sessions.opening
-        };
+        }
+        let opening = if by_tcp { connections.opening } else { sessions.opening };
         let least = match connections.least().filter(|_| by_tcp) {
             // A question doesn't wait behind what the system has taken of the content.
             Some(connection) if bytes <= QUESTION => {
@@ -280,36 +277,31 @@ impl Channel {
     ///
     /// Errors: none can be had.
     async fn connected(&self, tcp: &Tcp) -> Result<Pipe> {
-        let Further { dial, packing, patience, .. } = &self.further;
-        let (listening, hosts) = tokio::join!(tcp.listening.get_or_try_init(|| self.listening(tcp)), async {
+        let (listening, named) = tokio::join!(tcp.listening.get_or_try_init(|| self.listening(tcp)), async {
             match tcp.host.get() {
-                Some(host) => vec![host.clone()],
-                None => dial.host().await.into_iter().collect(),
+                Some(host) => Some(host.clone()),
+                None => self.further.dial.host().await,
             }
         });
         let listening = listening?;
-        let mut hosts: Vec<String> = hosts;
-        hosts.extend(tcp.host.get().is_none().then(|| listening.address.to_string()));
-        hosts.dedup();
-        let nowhere = || Error::new(ErrorKind::Unreachable, "connect", "nobody knows an address of the host");
-        let mut failed = None;
-        for host in hosts {
-            let greeted = async {
-                let pipe = tcp::connect(&host, listening).await?;
-                Call::Pipes(pipe).greet(*packing, (*patience).min(tcp::HANDSHAKE), None).await
-            };
-            match greeted.await {
-                Ok((pipe, _)) => {
-                    if tcp.host.set(host.clone()).is_ok() {
-                        tracing::info!("{}: content goes by TCP, to port {} of {host}", dial.shown(), listening.port);
-                    }
-                    return Ok(pipe);
-                }
-                // The name that the user gave says more than an address that only the host may have.
-                Err(error) => _ = failed.get_or_insert(error),
-            }
+        let address = listening.address.to_string();
+        let host = named.unwrap_or_else(|| address.clone());
+        let is_last = tcp.host.get().is_some() || host == address;
+        match self.reached(tcp, listening, &host).await {
+            // The name that the user gave says more than an address that only the host may have.
+            Err(error) if !is_last => self.reached(tcp, listening, &address).await.map_err(|_| error),
+            reached => reached,
         }
-        Err(failed.unwrap_or_else(nowhere))
+    }
+
+    async fn reached(&self, tcp: &Tcp, listening: &Listening, host: &str) -> Result<Pipe> {
+        let Further { dial, packing, patience, .. } = &self.further;
+        let call = Call::Pipes(tcp::connect(host, listening).await?);
+        let (pipe, _) = call.greet(*packing, (*patience).min(tcp::HANDSHAKE), None).await?;
+        if tcp.host.set(host.to_owned()).is_ok() {
+            tracing::info!("{}: content goes by TCP, to port {} of {host}", dial.shown(), listening.port);
+        }
+        Ok(pipe)
     }
 
     async fn listening(&self, tcp: &Tcp) -> Result<Listening> {

@@ -178,17 +178,8 @@ mod tests {
         wire::Wire,
     };
     use haul_core::{Key, Result};
-    use haul_store::{Links, OpenRequest};
-    use std::sync::Arc;
+    use haul_store::Links;
     use tokio::task::JoinHandle;
-
-    fn settings(read_only: bool) -> Settings {
-        let open = |path: &[u8], links: Links, own_links: bool| {
-            let request = OpenRequest { path: path.to_vec(), links, own_links, ..OpenRequest::default() };
-            (haul_fs::KIND.open)(request)
-        };
-        Settings { open: Arc::new(open), root: None, read_only, listens: None }
-    }
 
     /// A far end on descriptors, as ssh starts it, and a greeting by its near end.
     async fn pipe(
@@ -197,7 +188,7 @@ mod tests {
     ) -> (Result<(Pipe, hello::About)>, JoinHandle<io::Result<()>>) {
         let (near, far) = Stream::pair().unwrap();
         let ends = [far.try_clone().unwrap().into(), far.into()];
-        let serving = tokio::spawn(crate::serve_on(ends, settings(read_only)));
+        let serving = tokio::spawn(crate::serve_on(ends, Settings::of_disk(None, read_only)));
         near.set_nonblocking(true).unwrap();
         let (input, output) = UnixStream::from_std(near).unwrap().into_split();
         let call = Call::Pipes(Pipe { input: Box::new(input), output: Box::new(output), end: None });

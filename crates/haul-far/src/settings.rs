@@ -19,3 +19,15 @@ pub struct Settings {
     /// It may open a port for pipes over TCP, on this address of its machine: the one that the near end has reached, and no other.
     pub listens: Option<IpAddr>,
 }
+
+#[cfg(test)]
+impl Settings {
+    /// Of a far end on this machine's disk that opens no port.
+    pub fn of_disk(root: Option<Vec<u8>>, read_only: bool) -> Settings {
+        let open = |path: &[u8], links: Links, own_links: bool| {
+            let request = haul_store::OpenRequest { path: path.to_vec(), links, own_links, ..Default::default() };
+            (haul_fs::KIND.open)(request)
+        };
+        Settings { open: Arc::new(open), root, read_only, listens: None }
+    }
+}

@@ -41,8 +41,11 @@ fn keys(sim: &Cloudsim, bucket: &str) -> Vec<String> {
     sim.keys(bucket).into_iter().map(|key| String::from_utf8(key).unwrap()).collect()
 }
 
-/// 900 files in `src`, a tenth of them in `dst` already, with 60 that `src` lacks.
-fn fill(sim: &Cloudsim) {
+/// A cloud with 900 files in `src`, a tenth of them in `dst` already, with 60 that `src` lacks; and a lab whose remote `c` is it.
+fn filled(settings: &[(&str, &str)]) -> (Cloudsim, Lab) {
+    let sim = Cloudsim::with(settings);
+    let lab = Lab::new(HAUL);
+    lab.remote("c", &sim.endpoint());
     for n in 0..900 {
         let key = format!("d{}/{n:04}.bin", n % 7);
         sim.put("src", key.as_bytes(), format!("content of {n}"), &[]);
@@ -51,14 +54,12 @@ fn fill(sim: &Cloudsim) {
         }
     }
     sim.bucket("jobs", None);
+    (sim, lab)
 }
 
 #[test]
 fn workers_that_die_sleep_and_lose_answers_do_together_what_one_run_does() {
-    let sim = Cloudsim::with(&[("latency", "5ms"), ("fault", "lost-answer=0.02,error500=0.01")]);
-    let lab = Lab::new(HAUL);
-    lab.remote("c", &sim.endpoint());
-    fill(&sim);
+    let (sim, lab) = filled(&[("latency", "5ms"), ("fault", "lost-answer=0.02,error500=0.01")]);
     let job = "c:jobs/one";
     let made = lab.haul(&["fleet", "create", "c:src", "c:dst", "--sync", "--at", job, "--shards", "12"]).ok();
     assert!(made.out.contains("start workers with haul fleet work c:jobs/one"), "{}", made.out);
@@ -126,10 +127,7 @@ fn twenty_workers_on_a_shared_folder_keep_what_one_run_keeps() {
 
 #[test]
 fn a_worker_that_is_asked_to_stop_gives_back_what_it_holds() {
-    let sim = Cloudsim::with(&[("latency", "5ms")]);
-    let lab = Lab::new(HAUL);
-    lab.remote("c", &sim.endpoint());
-    fill(&sim);
+    let (sim, lab) = filled(&[("latency", "5ms")]);
     let job = "c:jobs/stopped";
     lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", job, "--shards=4"]).ok();
     let first = worker(&lab, job, &["--tpslimit=60"]);
@@ -162,10 +160,7 @@ fn a_worker_is_through_when_its_last_shard_is() {
 
 #[test]
 fn a_worker_started_in_the_place_of_a_dead_one_waits_for_no_lease() {
-    let sim = Cloudsim::with(&[("latency", "5ms")]);
-    let lab = Lab::new(HAUL);
-    lab.remote("c", &sim.endpoint());
-    fill(&sim);
+    let (sim, lab) = filled(&[("latency", "5ms")]);
     let job = "c:jobs/again";
     lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", job, "--shards=2"]).ok();
     let first = lab.start(&["fleet", "work", job, "--lease=6h", "--tpslimit=60"]);

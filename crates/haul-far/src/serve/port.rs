@@ -177,7 +177,7 @@ mod tests {
         wire::Wire,
     };
     use haul_core::Key;
-    use haul_store::{Links, OpenRequest};
+    use haul_store::Links;
     use std::{os::unix::ffi::OsStrExt as _, path::Path};
     use tokio::io::AsyncWriteExt as _;
 
@@ -186,12 +186,8 @@ mod tests {
     const ANY: Ports = Ports { first: 0, last: 0 };
 
     fn session(root: Option<&Path>, read_only: bool) -> Arc<Session> {
-        let open = |path: &[u8], links: Links, own_links: bool| {
-            let request = OpenRequest { path: path.to_vec(), links, own_links, ..OpenRequest::default() };
-            (haul_fs::KIND.open)(request)
-        };
         let root = root.map(|root| root.as_os_str().as_bytes().to_vec());
-        Arc::new(Session::new(Settings { open: Arc::new(open), root, read_only, listens: Some(LOOPBACK) }))
+        Arc::new(Session::new(Settings { listens: Some(LOOPBACK), ..Settings::of_disk(root, read_only) }))
     }
 
     async fn pipe(listening: &Listening) -> Result<Arc<Wire>> {
