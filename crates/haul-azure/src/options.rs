@@ -70,6 +70,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec { name: "msi_object_id", help: "Object id of the machine's identity, where it has several.", ..BASE },
     OptionSpec { name: "msi_client_id", help: "Client id of the machine's identity, where it has several.", ..BASE },
     OptionSpec { name: "msi_mi_res_id", help: "Resource id of the machine's identity, where it has several.", ..BASE },
+    flag("use_az", "Log in as whoever is logged in with Azure's command line: az must be installed."),
     OptionSpec { advanced: true, ..flag("use_emulator", "Use Azurite on this machine, with its own account and key.") },
     OptionSpec {
         name: "endpoint",
@@ -291,7 +292,7 @@ fn identity(option: &dyn Fn(&str) -> String, is: &dyn Fn(&str) -> bool) -> Resul
     match (is("use_msi"), which.next(), which.next()) {
         (_, Some(_), Some(_)) => Err(invalid("set only one of msi_object_id, msi_client_id and msi_mi_res_id")),
         (true, first, _) => Ok(Some(Identity::Machine(first))),
-        _ => Ok(None),
+        _ => Ok(is("use_az").then_some(Identity::CommandLine)),
     }
 }
 
@@ -428,6 +429,7 @@ mod tests {
             Auth::Token(Identity::Principal { .. } | Identity::Certified { .. }) => "principal",
             Auth::Token(Identity::Workload { .. }) => "workload",
             Auth::Token(Identity::Machine(_)) => "machine",
+            Auth::Token(Identity::CommandLine) => "az",
             Auth::Anonymous => "",
         };
         (config.account, config.endpoint.to_string(), config.container, auth)
@@ -455,6 +457,7 @@ mod tests {
             place(&[("account", "a"), ("use_msi", "true")]),
             acct("https://a.blob.core.windows.net/", "machine")
         );
+        assert_eq!(place(&[("account", "a"), ("use_az", "true")]).3, "az");
         assert_eq!(place(&[("account", "a"), ("use_msi", "true"), ("key", "aaaa")]).3, "key");
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(br#"{"appId": "c", "displayName": "x", "password": "s", "tenant": "t"}"#).unwrap();

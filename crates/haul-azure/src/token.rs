@@ -1,5 +1,5 @@
-//! Tokens of Microsoft Entra ID: of a service principal by its secret or certificate, of a workload by the token that its cluster gave it, or
-//! of the machine that this runs on (managed identity). Kept until shortly before they expire.
+//! Tokens of Microsoft Entra ID: of a service principal by its secret or certificate, of a workload by the token that its cluster gave it,
+//! of the machine that this runs on (managed identity), or of whoever is logged in with `az`. Kept until shortly before they expire.
 
 // Azure's own tools find the machine's identity and other clouds by these variables, and a workload's token in a file.
 #![allow(clippy::disallowed_methods)]
@@ -35,6 +35,8 @@ pub enum Identity {
     Workload { tenant: String, client_id: String, file: String },
     /// The machine's own, or the one of this name and value, such as `client_id`.
     Machine(Option<(&'static str, String)>),
+    /// Whoever is logged in with Azure's command line, `az`.
+    CommandLine,
 }
 
 impl fmt::Debug for Identity {
@@ -44,6 +46,7 @@ impl fmt::Debug for Identity {
             Identity::Certified { .. } => "Certified",
             Identity::Workload { .. } => "Workload",
             Identity::Machine(_) => "Machine",
+            Identity::CommandLine => "CommandLine",
         })
     }
 }
@@ -102,6 +105,23 @@ struct Answer {
     expires_in: Option<serde_json::Value>,
 }
 
+/// How to come to a token.
+enum Question {
+    /// By this request, and what to look at if it is refused.
+    Service(Request<Pieces>, &'static str),
+    /// By running `az`.
+    CommandLine,
+}
+
+/// What `az account get-access-token` writes.
+#[derive(Deserialize)]
+struct OfCommandLine {
+    #[serde(rename = "accessToken")]
+    access_token: String,
+    /// Seconds since 1970.
+    expires_on: Option<u64>,
+}
+
 #[derive(Deserialize, Default)]
 struct Refusal {
     #[serde(default)]
@@ -124,37 +144,20 @@ impl Source {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.until > Instant::now()) {
             return Ok(kept.token.clone());
         }
-        let (request, hint) = self.question().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?;
         let asked = Instant::now();
-        let reply = http.send(request).await?;
-        let (status, headers) = (reply.status, reply.headers.clone());
-        let body = reply.bytes().await?;
-        if !status.is_success() {
-            let said: Refusal = serde_json::from_slice(&body).unwrap_or_default();
-            let mut fault = Fault::answer(status, &headers, None);
-            if fault.retry == Retry::Never {
-                fault.kind = ErrorKind::Unauthenticated;
-            }
-            let why = said.error_description.lines().next().filter(|line| !line.is_empty()).unwrap_or(&said.error);
-            fault.message = format!("no token was given: {hint} ({}: {why})", status.as_u16());
-            return Err(fault);
-        }
-        let broken = || Fault::new(ErrorKind::Unauthenticated, Retry::Never, format!("no token was given: {hint}"));
-        let answer: Answer = serde_json::from_slice(&body).map_err(|_| broken())?;
-        let mut token = HeaderValue::from_str(&format!("Bearer {}", answer.access_token)).map_err(|_| broken())?;
-        token.set_sensitive(true);
-        let lasts = match answer.expires_in {
-            Some(serde_json::Value::Number(secs)) => secs.as_u64(),
-            Some(serde_json::Value::String(secs)) => secs.parse().ok(),
-            _ => None,
+        let (token, lasts) = match self.question().await.map_err(fault)? {
+            Question::Service(request, hint) => ask(http, request, hint).await?,
+            Question::CommandLine => disk::run(ask_az).await.map_err(fault)?,
         };
-        let lasts = Duration::from_secs(lasts.unwrap_or(0)).saturating_sub(EARLY);
-        *kept = Some(Kept { token: token.clone(), until: asked + lasts });
+        let mut token = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| Fault::new(ErrorKind::Unauthenticated, Retry::Never, "the token that was given is none"))?;
+        token.set_sensitive(true);
+        *kept = Some(Kept { token: token.clone(), until: asked + lasts.saturating_sub(EARLY) });
         Ok(token)
     }
 
-    /// The request for a token, and what to look at if it is refused.
-    async fn question(&self) -> Result<(Request<Pieces>, &'static str)> {
+    /// How to come to a token.
+    async fn question(&self) -> Result<Question> {
         let get = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let bad = |_| Error::new(ErrorKind::Invalid, "open", "no such address for tokens");
         let authority = || get("AZURE_AUTHORITY_HOST").unwrap_or_else(|| AUTHORITY.into());
@@ -172,18 +175,17 @@ impl Source {
         match &self.identity {
             Identity::Principal { tenant, client_id, secret } => {
                 let form = form(&[("client_id", client_id), ("client_secret", secret), ("scope", SCOPE)]);
-                Ok((post(tenant, form)?, "check tenant, client_id and client_secret"))
+                Ok(Question::Service(post(tenant, form)?, "check tenant, client_id and client_secret"))
             }
             Identity::Certified { tenant, client_id, certificate } => {
                 let form = form(&claiming(client_id, &certificate.claim(client_id, &address(tenant))?));
-                Ok((
-                    post(tenant, form)?,
-                    "check tenant, client_id and client_certificate_path, and this machine's clock",
-                ))
+                let hint = "check tenant, client_id and client_certificate_path, and this machine's clock";
+                Ok(Question::Service(post(tenant, form)?, hint))
             }
             Identity::Workload { tenant, client_id, file } => {
                 let form = form(&claiming(client_id, &token_of(file).await?));
-                Ok((post(tenant, form)?, "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE"))
+                let hint = "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE";
+                Ok(Question::Service(post(tenant, form)?, hint))
             }
             Identity::Machine(which) => {
                 let which =
@@ -203,10 +205,66 @@ impl Source {
                     }
                 };
                 let hint = "this machine has no managed identity, or none of that name";
-                Ok((request.body(Pieces::new(Payload::default())).map_err(bad)?, hint))
+                Ok(Question::Service(request.body(Pieces::new(Payload::default())).map_err(bad)?, hint))
             }
+            Identity::CommandLine => Ok(Question::CommandLine),
         }
     }
+}
+
+/// A token from the service that gives it out, and how long it is good.
+async fn ask(http: &Http<Pieces>, request: Request<Pieces>, hint: &str) -> Tried<(String, Duration)> {
+    let reply = http.send(request).await?;
+    let (status, headers) = (reply.status, reply.headers.clone());
+    let body = reply.bytes().await?;
+    if !status.is_success() {
+        let said: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+        let mut fault = Fault::answer(status, &headers, None);
+        if fault.retry == Retry::Never {
+            fault.kind = ErrorKind::Unauthenticated;
+        }
+        let why = said.error_description.lines().next().filter(|line| !line.is_empty()).unwrap_or(&said.error);
+        fault.message = format!("no token was given: {hint} ({}: {why})", status.as_u16());
+        return Err(fault);
+    }
+    let answer: Answer = serde_json::from_slice(&body).map_err(|_| {
+        Fault::new(ErrorKind::Unauthenticated, Retry::Never, format!("no token was given: {hint}"))
+    })?;
+    let lasts = match answer.expires_in {
+        Some(serde_json::Value::Number(secs)) => secs.as_u64(),
+        Some(serde_json::Value::String(secs)) => secs.parse().ok(),
+        _ => None,
+    };
+    Ok((answer.access_token, Duration::from_secs(lasts.unwrap_or(0))))
+}
+
+fn fault(error: Error) -> Box<Fault> {
+    Fault::new(error.kind(), error.retry(), error.message())
+}
+
+/// A token of whoever is logged in with `az`, and how long it is good.
+///
+/// Errors: `Unauthenticated` where there is no such program, nobody is logged in, or it says something else than a token.
+fn ask_az() -> Result<(String, Duration)> {
+    let refused = |why: &str| {
+        Error::new(ErrorKind::Unauthenticated, "open", format!("no token was given: {why}"))
+    };
+    let output = std::process::Command::new("az")
+        .args(["account", "get-access-token", "--output", "json", "--resource", RESOURCE])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .map_err(|e| refused(&format!("can't run az, Azure's command line: {e}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it says nothing");
+        return Err(refused(&format!("log in with az login (az: {})", said.trim_start_matches("ERROR: "))));
+    }
+    let given: OfCommandLine =
+        serde_json::from_slice(&output.stdout).map_err(|_| refused("az wrote something else than a token in JSON"))?;
+    // Those before 2.54 tell the end only in the time of this place: after a minute they are asked again, who renew what ends within five.
+    let now = jiff::Timestamp::now().as_second().cast_unsigned();
+    let lasts = given.expires_on.map(|until| Duration::from_secs(until.saturating_sub(now)));
+    Ok((given.access_token, lasts.unwrap_or(EARLY + Duration::from_secs(60))))
 }
 
 fn encoded(text: &str) -> String {
@@ -264,7 +322,7 @@ mod tests {
              &client_assertion=e30%2Ee30%2Ex&scope=https%3A%2F%2Fstorage%2Eazure%2Ecom%2F%2Edefault"
         );
         let source = Source::new(Identity::Workload { tenant: "t".into(), client_id: "app".into(), file });
-        let (request, _) = source.question().await.unwrap();
+        let Ok(Question::Service(request, _)) = source.question().await else { panic!("a request") };
         assert!(request.uri().path() == "/t/oauth2/v2.0/token" && request.method() == Method::POST);
         drop(held);
         let error = source.question().await.err().unwrap();

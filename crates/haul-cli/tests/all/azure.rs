@@ -12,7 +12,8 @@ use haul_testkit::{
 use http_body_util::{BodyExt as _, Full};
 use hyper::Response;
 use std::{
-    fs,
+    env, fs,
+    os::unix::fs::PermissionsExt as _,
     process::Stdio,
     sync::{Arc, Mutex},
     time::{SystemTime, UNIX_EPOCH},
@@ -202,6 +203,27 @@ fn service_principals_and_machines_get_tokens() {
     let question = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fstorage%2Eazure%2Ecom&client_id=m ";
     assert_eq!(asked.lock().expect("no panic").last().map(String::as_str), Some(question));
     assert_eq!(run(&["lsf", "az:box/d", "--azureblob-env-auth"]).ok().out.lines().count(), 20);
+    // What az is asked for and answers is as its documentation has it.
+    let az = |script: &str, args: &[&str]| {
+        let program = lab.path("bin/az");
+        write(&program, format!("#!/bin/sh\n{script}").as_bytes(), TIME);
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("made executable");
+        let mut command = lab.haul_command(&[args, &[&ca, "--azureblob-use-az"]].concat());
+        let path = env::join_paths([lab.path("bin"), "/usr/bin".into(), "/bin".into()]).expect("a path");
+        lab.end(command.env("PATH", path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started"))
+    };
+    let until = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs() + 3600;
+    let answer = format!(
+        "{{\"accessToken\": \"{}\", \"expiresOn\": \"2030-01-01 00:00:00.000000\", \"expires_on\": {until}, \"tokenType\": \"Bearer\"}}",
+        token()
+    );
+    let script = format!("echo \"$*\" >> {}\necho '{answer}'", lab.path("asked").display());
+    az(&script, &["copy", "@src", "az:box/e"]).ok();
+    let asked_az = fs::read_to_string(lab.path("asked")).expect("asked");
+    assert_eq!(asked_az, "account get-access-token --output json --resource https://storage.azure.com\n");
+    let out = az("echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1", &["lsf", "az:box/e"]);
+    let said = "no token was given: log in with az login (az: Please run 'az login' to setup account.)";
+    assert!(out.code != 0 && out.err.contains(said), "{}", out.err);
     let refused = with("wrong", &["lsf", "az:box/d"]);
     let said =
         "no token was given: check tenant, client_id and client_secret (401: AADSTS7000215: Invalid client secret.)";
