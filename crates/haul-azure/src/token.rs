@@ -227,9 +227,8 @@ async fn ask(http: &Http<Pieces>, request: Request<Pieces>, hint: &str) -> Tried
         fault.message = format!("no token was given: {hint} ({}: {why})", status.as_u16());
         return Err(fault);
     }
-    let answer: Answer = serde_json::from_slice(&body).map_err(|_| {
-        Fault::new(ErrorKind::Unauthenticated, Retry::Never, format!("no token was given: {hint}"))
-    })?;
+    let answer: Answer = serde_json::from_slice(&body)
+        .map_err(|_| Fault::new(ErrorKind::Unauthenticated, Retry::Never, format!("no token was given: {hint}")))?;
     let lasts = match answer.expires_in {
         Some(serde_json::Value::Number(secs)) => secs.as_u64(),
         Some(serde_json::Value::String(secs)) => secs.parse().ok(),
@@ -246,9 +245,7 @@ fn fault(error: Error) -> Box<Fault> {
 ///
 /// Errors: `Unauthenticated` where there is no such program, nobody is logged in, or it says something else than a token.
 fn ask_az() -> Result<(String, Duration)> {
-    let refused = |why: &str| {
-        Error::new(ErrorKind::Unauthenticated, "open", format!("no token was given: {why}"))
-    };
+    let refused = |why: &str| Error::new(ErrorKind::Unauthenticated, "open", format!("no token was given: {why}"));
     let output = std::process::Command::new("az")
         .args(["account", "get-access-token", "--output", "json", "--resource", RESOURCE])
         .stdin(std::process::Stdio::null())

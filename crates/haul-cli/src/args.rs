@@ -114,6 +114,21 @@ pub fn arrange(root: &Command, argv: Vec<OsString>, env: Env<'_>) -> Result<Vec<
     Ok(all)
 }
 
+/// What is said of a command that `parent`, haul itself or one of its commands, doesn't have.
+pub fn unknown(parent: &Command, name: &str) -> Usage {
+    let is_root = parent.get_name() == "haul";
+    if let Some((_, instead)) = OTHER_NAMES.iter().find(|(other, _)| is_root && *other == name) {
+        return Usage(format!("unknown command {name:?} ({instead})"));
+    }
+    if parent.get_name() == "dvc" && OF_DVC.contains(&name) {
+        return Usage(format!("haul dvc has no {name}: use dvc {name}, which works in the same repository"));
+    }
+    let near = nearest(name, parent.get_subcommands().map(|c| c.get_name()));
+    let near = near.map_or("see haul help".into(), |n| format!("did you mean {n}?"));
+    let parent = if is_root { String::new() } else { format!(" of haul {}", parent.get_name()) };
+    Usage(format!("unknown command {name:?}{parent} ({near})"))
+}
+
 /// Refuses flags that stand before a command with another program's options, and that it wouldn't see.
 fn refuse_what_would_be_ignored(root: &Command, line: &Line<'_>) -> Result<(), Usage> {
     let ignored = |name: &str| {
@@ -205,16 +220,7 @@ impl<'a> Line<'a> {
             self.rest.push(arg);
             return Ok(());
         }
-        if let Some((_, instead)) = OTHER_NAMES.iter().find(|(other, _)| self.is_root && *other == name) {
-            return Err(Usage(format!("unknown command {name:?} ({instead})")));
-        }
-        let names = self.current.get_subcommands().map(|c| c.get_name());
-        if self.current.get_name() == "dvc" && OF_DVC.contains(&&*name) {
-            return Err(Usage(format!("haul dvc has no {name}: use dvc {name}, which works in the same repository")));
-        }
-        let near = nearest(&name, names).map_or("see haul help".into(), |n| format!("did you mean {n}?"));
-        let parent = if self.is_root { String::new() } else { format!(" of haul {}", self.current.get_name()) };
-        Err(Usage(format!("unknown command {name:?}{parent} ({near})")))
+        Err(unknown(self.current, &name))
     }
 
     fn long(&mut self, text: &[u8], args: &mut impl Iterator<Item = OsString>) -> Result<(), Usage> {

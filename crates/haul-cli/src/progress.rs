@@ -285,6 +285,7 @@ impl State {
                 // What was never begun is no transfer: a rename inside the store moves nothing.
                 if let Some(running) = self.moving.get_mut(step) {
                     counts.bytes = counts.bytes.saturating_add_signed(*bytes);
+                    counts.taken_back += 0.max(-bytes).unsigned_abs();
                     running.done = running.done.saturating_add_signed(*bytes);
                 }
             }

@@ -39,6 +39,8 @@ pub struct Counts {
     pub errors: u64,
     /// Of the bytes moved, those that an earlier run left at the destination: they are no speed of this one.
     pub resumed: u64,
+    /// Bytes that were moved and then not counted any more, as their file failed.
+    pub taken_back: u64,
     /// Nothing is done, so nothing has a speed.
     pub dry_run: bool,
     /// The job has ended: nothing is awaited any more.
@@ -155,6 +157,9 @@ impl Counts {
         self.dirs_deleted = report.totals.dirs_deleted;
         self.checks = self.checks.max(report.totals.checks);
         self.errors = self.errors.max(report.error_count);
+        // What is kept of files that were partly sent was moved, by this run or by one before it.
+        self.bytes += report.half_sent_bytes;
+        self.resumed += report.half_sent_bytes.saturating_sub(self.taken_back);
         self.speed = None;
     }
 
@@ -200,16 +205,18 @@ fn speed(bytes: f64, bits: bool, text: impl Fn(u64) -> String) -> String {
     format!("{}bit/s", text.strip_suffix('B').unwrap_or(&text))
 }
 
-/// What was transferred, for a narrow terminal: what people look for first stands first.
-fn transferred_briefly(counts: &Counts, elapsed: Duration) -> String {
-    format!(
-        "{} {} ETA {}, {} of {}",
+/// What was transferred, for a narrow terminal: what people look for first stands first, and as much of the rest as fits.
+fn transferred_briefly(counts: &Counts, elapsed: Duration, width: usize) -> String {
+    let first = format!(
+        "{} {} ETA {}",
         percent(counts.bytes, counts.total_bytes),
         speed(counts.speed(elapsed), counts.bits, brief),
         eta(counts.left(elapsed)),
-        brief(counts.bytes),
-        brief(counts.total_bytes.max(counts.bytes)),
-    )
+    );
+    let (done, all) = (brief(counts.bytes), brief(counts.total_bytes.max(counts.bytes)));
+    let rest = [format!(", {done} of {all}"), format!(", {done}")];
+    let fits = |rest: &&String| columns(&first) + columns(rest) <= width;
+    format!("{first}{}", rest.iter().find(fits).map_or("", String::as_str))
 }
 
 /// A size in at most eight characters: `512 B`, `12.3 MiB`, `1023 MiB`.
@@ -301,19 +308,29 @@ pub fn live(
     let width = width.saturating_sub(1);
     let is_narrow = width < WIDE - 1;
     if one_line {
-        return vec![if is_narrow { transferred_briefly(counts, elapsed) } else { stats(counts, elapsed, true) }];
+        return vec![if is_narrow {
+            transferred_briefly(counts, elapsed, width)
+        } else {
+            stats(counts, elapsed, true)
+        }];
     }
     let mut all = lines(counts, elapsed);
     if let Some(first) = all.first_mut().filter(|_| !counts.dry_run) {
         // A tab would leave what was drawn in its place before.
-        *first = if is_narrow { transferred_briefly(counts, elapsed) } else { first.replace('\t', " ") };
+        *first = if is_narrow { transferred_briefly(counts, elapsed, width) } else { first.replace('\t', " ") };
+    }
+    for line in all.iter_mut().filter(|line| columns(line) > width) {
+        *line = cut(line.chars(), width.saturating_sub(1)).chain(['…']).collect();
     }
     if !moving.is_empty() {
         all.push("Transferring:".into());
     }
     let room = height.saturating_sub(1).saturating_sub(all.len());
     let shown = if moving.len() > room { room.saturating_sub(1) } else { moving.len() };
-    all.extend(rows(&moving[..shown], counts.bits, names, width));
+    // Where not all have a row, those that move have one.
+    let mut first: Vec<&Moving> = moving.iter().collect();
+    first.sort_by_key(|file| file.speed < 1.0);
+    all.extend(rows(&first[..shown], counts.bits, names, width));
     if moving.len() > shown {
         all.push(format!(" … and {} more", moving.len() - shown));
     }
@@ -321,7 +338,7 @@ pub fn live(
 }
 
 /// A row for each file, in columns: name, percent, speed, time left, and where there is room a bar and the size.
-fn rows(moving: &[Moving], bits: bool, names: usize, width: usize) -> Vec<String> {
+fn rows(moving: &[&Moving], bits: bool, names: usize, width: usize) -> Vec<String> {
     let bar = BARS.iter().find(|(least, _)| width + 1 >= *least).map_or(0, |(_, bar)| *bar);
     let tails: Vec<String> = moving.iter().map(|file| tail(file, bits, bar)).collect();
     let longest = tails.iter().map(|tail| columns(tail)).max().unwrap_or(0);
@@ -426,7 +443,7 @@ pub fn last(counts: &Counts, elapsed: Duration, report: &Report, meters: &Meters
         row("Not proved:", format!("{} resumed from an earlier run; --verify=read proves them", totals.unproved));
     }
     if totals.server_copies > 0 {
-        row("Server-side:", format!("{} copied without passing through haul", totals.server_copies));
+        row("Copied inside:", format!("{} by the file system or the service itself", totals.server_copies));
     }
     if totals.touched > 0 {
         row("Attributes:", format!("{} set on unchanged files, times included", totals.touched));
@@ -512,7 +529,7 @@ mod tests {
             lines,
             [
                 "Proved equal:  2 by md5",
-                "Server-side:   1 copied without passing through haul",
+                "Copied inside: 1 by the file system or the service itself",
                 "Protected:     4 not deleted: the source's listing did not prove them gone",
                 "Retries:       1, asked to slow down 0 times",
                 "API calls:     3 (ListObjectsV2 1, PutObject 2)",
@@ -593,6 +610,9 @@ mod tests {
         assert_eq!(drawn(80, 24)[0], "Transferred:        1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s");
         let one = |width| live(&counts(), Duration::from_secs(3), &files(), true, 45, (width, 24));
         assert_eq!(one(40), ["25% 512 B/s ETA 9s, 1.5 KiB of 6.0 KiB"]);
+        assert_eq!(one(38), ["25% 512 B/s ETA 9s, 1.5 KiB"]);
+        assert_eq!(one(20), ["25% 512 B/s ETA 9s"]);
+        assert_eq!(drawn(30, 24)[2], "Checks:                 2 / 2…");
         assert_eq!(one(80), ["    1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)"]);
     }
 
@@ -600,6 +620,10 @@ mod tests {
     fn files_that_find_no_row_are_counted() {
         let lines = drawn(80, 10);
         assert_eq!((lines.len(), lines[8].as_str()), (9, " … and 2 more"));
+        let mut waiting = files();
+        waiting.reverse();
+        let lines = live(&counts(), Duration::from_secs(3), &waiting, false, 45, (80, 10));
+        assert!(lines[7].starts_with(" * a.txt "), "what moves is shown first: {lines:#?}");
         assert_eq!(drawn(80, 3).last().map(String::as_str), Some(" … and 3 more"));
     }
 
@@ -616,6 +640,15 @@ mod tests {
         let counts = Counts { bytes: 1000, resumed: 900, total_bytes: 1100, ..Counts::default() };
         let line = stats(&counts, Duration::from_secs(10), true);
         assert_eq!(line, "       1000 B / 1.074 KiB, 91%, 10 B/s, ETA 10s");
+    }
+
+    #[test]
+    fn what_is_kept_of_a_file_that_was_stopped_was_moved() {
+        let mut counts = Counts { taken_back: 200, total_bytes: 2000, ..Counts::default() };
+        // 300 of these an earlier run had sent.
+        counts.take(&Report { half_sent: 1, half_sent_bytes: 500, ..Report::default() });
+        counts.over = true;
+        assert_eq!(stats(&counts, Duration::from_secs(10), true), "        500 B / 1.953 KiB, 25%, 20 B/s, ETA -");
     }
 
     #[test]

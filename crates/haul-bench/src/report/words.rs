@@ -213,7 +213,15 @@ fn own_choice(findings: &[Finding]) -> Option<String> {
         Some(format!("{} {} {:.0} %{found}", direction(f.direction), size(f.size), share * 100.0))
     };
     let shares: Vec<String> = findings.iter().filter_map(share).collect();
-    (!shares.is_empty()).then(|| format!("Left alone, of the best fixed setting haul reached: {}.", shares.join(", ")))
+    match (shares.is_empty(), findings.is_empty()) {
+        (false, _) => Some(format!("Left alone, of the best fixed setting haul reached: {}.", shares.join(", "))),
+        (true, false) => Some(
+            "How fast haul is left alone wasn't measured: too few bytes or too little time were left for that. Raise --max-bytes or \
+             --max-time before you set any of these."
+                .into(),
+        ),
+        (true, true) => None,
+    }
 }
 
 #[cfg(test)]
@@ -236,6 +244,24 @@ mod tests {
         }
         assert_eq!((amount(537_100_000), amount(5_000)), ("537.1 MB".into(), "5.0 kB".into()));
         assert_eq!((speed(25e6), speed(1e5)), ("25.0 MB/s".into(), "0.10 MB/s".into()));
+    }
+
+    #[test]
+    fn whether_haul_was_measured_left_alone_is_told() {
+        let one = |auto_share| Finding {
+            direction: Direction::Up,
+            size: 1_000_000,
+            in_parts: false,
+            knee: Knee { at_once: 10, bytes_per_second: 250e6, speed_up: 10.0, rising: false },
+            limit: Limit::NotReached,
+            auto_share,
+            auto_found: Some(12),
+            ended: Ended::Flat,
+        };
+        let said = "Left alone, of the best fixed setting haul reached: up 1 MB 97 % with 12 at once.";
+        assert_eq!(own_choice(&[one(Some(0.97)), one(None)]).as_deref(), Some(said));
+        assert!(own_choice(&[one(None)]).is_some_and(|text| text.contains("wasn't measured")));
+        assert_eq!(own_choice(&[]), None);
     }
 
     fn of(limit: Limit, ended: Ended) -> String {

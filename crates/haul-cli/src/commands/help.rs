@@ -1,6 +1,7 @@
 //! `haul help`, `haul help COMMAND`, `haul help flags`, `environment`, `exit-codes`.
 
 use crate::{
+    args::unknown,
     cli,
     context::Context,
     environment::VARIABLES,
@@ -12,7 +13,6 @@ use clap::{
     Arg, Command, Id,
     builder::{Resettable, StyledStr},
 };
-use haul_core::text::nearest;
 use std::collections::BTreeMap;
 
 /// On what.
@@ -43,14 +43,10 @@ fn of(path: &[&str]) -> Result<StyledStr> {
     tree.build();
     let mut command = &mut tree;
     for name in path {
-        let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_string()).collect();
-        command = command.find_subcommand_mut(name).ok_or_else(|| {
-            let near = nearest(name, names.iter().map(String::as_str));
-            usage(format!(
-                "unknown command {name:?}{}",
-                near.map(|n| format!(" (did you mean {n}?)")).unwrap_or_default()
-            ))
-        })?;
+        if command.find_subcommand(name).is_none() {
+            return Err(unknown(command, name).into());
+        }
+        command = command.find_subcommand_mut(name).expect("just found");
     }
     Ok(command.render_long_help())
 }

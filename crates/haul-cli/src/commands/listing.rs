@@ -10,7 +10,7 @@ use futures::{StreamExt, stream::BoxStream};
 use haul::ListOptions;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter, job::Tell};
 use haul_remotes::Spec;
-use haul_store::{ListRequest, Store};
+use haul_store::{Encrypted, ListRequest, Store};
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
@@ -69,6 +69,16 @@ impl Source {
     pub fn entries(&self, options: ListOptions) -> BoxStream<'static, Result<Entry, Error>> {
         let ask_each = self.file.is_some();
         self.list(&self.filter, ListOptions { ask_each, ..options })
+    }
+
+    /// The encrypted names behind the plain ones.
+    ///
+    /// Errors: the remote has none.
+    pub fn encrypted(&self) -> Result<&dyn Encrypted> {
+        self.store.encrypted().ok_or_else(|| {
+            let place = self.store.locator();
+            usage(format!("{place} has no encrypted names: only a remote of type crypt has"))
+        })
     }
 
     /// Are the directories at the top buckets? So it is where a store without directories is listed from its root.
@@ -160,7 +170,7 @@ fn one_by_one(steps: BoxStream<'static, Listed>, tell: Tell) -> BoxStream<'stati
 
 fn copiable(entry: &Entry, tell: &Tell) -> bool {
     if entry.kind == Kind::Special && tell.of_left_out(entry) {
-        tracing::warn!("{}: left out: a device, a pipe, or a link (see --copy-links and --links)", entry.key);
+        tracing::warn!("{}: left out: a symlink or special file (see --links and --copy-links)", entry.key);
     }
     entry.kind != Kind::Special
 }

@@ -16,7 +16,8 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::{Algo, Mtime};
+use haul_core::{Algo, Error, Key, Mtime, key};
+use haul_store::Encrypted;
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
 
@@ -88,12 +89,16 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let shown = shown.filter(move |e| std::future::ready(!only_dirs || e.as_ref().map_or(true, |e| e.is_dir())));
     let mut items = facts.of(&source, shown.boxed());
     let (server, none) = (ctx.flags.meta.use_server_modtime, ctx.flags.config.default_time());
-    let line = Line { args: &args, layout, zone: TimeZone::system(), server, none };
+    let encrypted = if args.format.contains('e') { Some(source.encrypted()?) } else { None };
+    let line = Line { args: &args, layout, zone: TimeZone::system(), server, none, encrypted };
     let (mut out, mut failures) = (Out::stdout(), Failures::default());
     while let Some(item) = items.next().await {
         let Some(mut item) = failures.keep(item) else { continue };
         item.failed.drain(..).for_each(|e| failures.add(e));
-        out.bytes(&line.of(&item))?;
+        match line.of(&item) {
+            Ok(line) => out.bytes(&line)?,
+            Err(error) => failures.add(error),
+        }
     }
     out.flush()?;
     failures.finish()?;
@@ -105,11 +110,10 @@ fn facts(args: &Args, server: bool) -> Result<Facts> {
     let mut facts = Facts::default();
     for letter in args.format.chars() {
         match letter {
-            'p' | 's' | 'i' | 'o' => {}
+            'p' | 's' | 'i' | 'o' | 'e' => {}
             't' => facts.mtime = !server,
             'h' => facts.hashes = vec![args.hash],
             'm' | 'T' | 'M' => facts.meta = true,
-            'e' => return Err(usage("-F e: the remote needs to be of type \"crypt\"")),
             other => {
                 return Err(usage(format!("unknown format character '{other}': use p, s, t, h, i, o, m, e, T, M")));
             }
@@ -126,11 +130,14 @@ struct Line<'a> {
     server: bool,
     /// The time of what has none.
     none: Mtime,
+    /// For the names as they are stored.
+    encrypted: Option<&'a dyn Encrypted>,
 }
 
 impl Line<'_> {
-    fn of(&self, item: &Item) -> Vec<u8> {
-        let fields: Vec<Vec<u8>> = self.args.format.chars().map(|letter| self.field(letter, item)).collect();
+    fn of(&self, item: &Item) -> Result<Vec<u8>, Error> {
+        let fields = self.args.format.chars().map(|letter| self.field(letter, item));
+        let fields = fields.collect::<Result<Vec<_>, _>>()?;
         let separator = self.args.separator.as_str();
         let mut line = Vec::new();
         if self.args.csv {
@@ -141,12 +148,13 @@ impl Line<'_> {
             line = fields.join(separator.as_bytes());
         }
         line.push(b'\n');
-        line
+        Ok(line)
     }
 
-    fn field(&self, letter: char, item: &Item) -> Vec<u8> {
+    fn field(&self, letter: char, item: &Item) -> Result<Vec<u8>, Error> {
         let entry = &item.entry;
-        match letter {
+        Ok(match letter {
+            'e' => self.encrypted_name(&entry.key)?,
             'p' => self.path(item),
             's' if entry.is_dir() => b"-1".to_vec(),
             's' if !entry.sized => "-1".into(),
@@ -158,14 +166,23 @@ impl Line<'_> {
             'M' => item.metadata_json().into(),
             // No store of ours has an id apart from its key.
             _ => Vec::new(),
-        }
+        })
+    }
+
+    fn encrypted_name(&self, key: &Key) -> Result<Vec<u8>, Error> {
+        let Some(encrypted) = self.encrypted else { return Ok(Vec::new()) };
+        let hidden = encrypted.hidden(&Key::new(key.stored()))?;
+        Ok([key::name(bare(hidden.stored())), self.end(key)].concat())
     }
 
     fn path(&self, item: &Item) -> Vec<u8> {
         let name = bare(item.entry.key.stored());
         let lead: &[u8] = if self.args.absolute && !name.starts_with(b"/") { b"/" } else { b"" };
-        let end: &[u8] = if item.entry.is_dir() && self.args.dir_slash { b"/" } else { b"" };
-        [lead, name, end].concat()
+        [lead, name, self.end(&item.entry.key)].concat()
+    }
+
+    fn end(&self, key: &Key) -> &'static [u8] {
+        if key.is_dir() && self.args.dir_slash { b"/" } else { b"" }
     }
 
     fn time(&self, item: &Item) -> String {

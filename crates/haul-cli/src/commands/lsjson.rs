@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     context::Context,
-    error::{Outcome, usage},
+    error::Outcome,
     show::{
         bare, go_time,
         out::{Out, quiet},
@@ -16,7 +16,8 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::{Algo, Entry, Key, Mtime, key};
+use haul_core::{Algo, Entry, Error, Key, Mtime, key};
+use haul_store::Encrypted;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -65,10 +66,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 }
 
 async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
-    if args.encrypted {
-        return Err(usage("--encrypted: the remote needs to be of type \"crypt\""));
-    }
     let source = Source::open(ctx, &args.path).await?;
+    let encrypted = if args.encrypted { Some(source.encrypted()?) } else { None };
     let server = ctx.flags.meta.use_server_modtime;
     let metadata = ctx.flags.meta.metadata;
     let facts = Facts {
@@ -87,6 +86,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
         metadata,
         hashes: facts.hashes.clone(),
         buckets: source.lists_buckets(),
+        encrypted,
     };
     if args.stat {
         return stat(&source, &facts, &row).await;
@@ -107,11 +107,17 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     while let Some(item) = items.next().await {
         let Some(mut item) = failures.keep(item) else { continue };
         item.failed.drain(..).for_each(|e| failures.add(e));
-        if !first {
+        let row = match row.value(&item) {
+            Ok(value) => html_safe(&value.to_string()),
+            Err(error) => {
+                failures.add(error);
+                continue;
+            }
+        };
+        if !std::mem::take(&mut first) {
             out.bytes(b",\n")?;
         }
-        out.bytes(row.of(&item).as_bytes())?;
-        first = false;
+        out.bytes(row.as_bytes())?;
     }
     out.bytes(if first { b"]\n" } else { b"\n]\n" })?;
     out.flush()?;
@@ -153,7 +159,7 @@ async fn stat(source: &Source, facts: &Facts, row: &Row<'_>) -> Result<Outcome> 
     while let Some(item) = items.next().await {
         let Some(mut item) = failures.keep(item) else { continue };
         item.failed.drain(..).for_each(|e| failures.add(e));
-        out.bytes(tabbed(&row.value(&item))?.as_bytes())?;
+        out.bytes(tabbed(&row.value(&item)?)?.as_bytes())?;
         out.bytes(b"\n")?;
     }
     out.flush()?;
@@ -181,19 +187,22 @@ struct Row<'a> {
     metadata: bool,
     hashes: Vec<Algo>,
     buckets: bool,
+    /// For the names as they are stored.
+    encrypted: Option<&'a dyn Encrypted>,
 }
 
 impl Row<'_> {
-    fn of(&self, item: &Item) -> String {
-        html_safe(&self.value(item).to_string())
-    }
-
-    fn value(&self, item: &Item) -> Value {
+    fn value(&self, item: &Item) -> Result<Value, Error> {
         let entry = &item.entry;
         let text = |bytes: &[u8]| Value::from(String::from_utf8_lossy(bytes).into_owned());
         let mut row = Map::new();
         row.insert("Path".into(), text(bare(entry.key.stored())));
         row.insert("Name".into(), text(key::name(entry.key.stored())));
+        if let Some(encrypted) = self.encrypted.filter(|_| !entry.key.is_root()) {
+            let hidden = encrypted.hidden(&Key::new(entry.key.stored()))?;
+            row.insert("EncryptedPath".into(), text(bare(hidden.stored())));
+            row.insert("Encrypted".into(), text(key::name(bare(hidden.stored()))));
+        }
         // What the root or a bucket holds isn't known without a listing.
         let bucket = self.buckets && entry.is_dir() && entry.key.parent().is_root();
         let size =
@@ -216,7 +225,7 @@ impl Row<'_> {
         if self.metadata && entry.meta.as_ref().is_some_and(|m| !m.is_empty()) {
             row.insert("Metadata".into(), item.metadata());
         }
-        row.into()
+        Ok(row.into())
     }
 
     fn time(&self, entry: &Entry) -> String {

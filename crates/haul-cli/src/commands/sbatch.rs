@@ -76,6 +76,8 @@ fn script(args: &Args, words: &[&str]) -> Result<String, String> {
          #SBATCH --signal=TERM@120 --requeue --open-mode=append\n\n\
          # Slurm hands the number of cores to the job, not to its steps.\n\
          export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n\
+         # How far it is, in the job's log.\n\
+         export HAUL_STATS=5m\n\
          {line}\n\
          code=$?\n\
          # It was stopped: the job is queued again, and goes on.\n\

@@ -53,6 +53,7 @@ fn each_message_in_full() {
     for (args, code, message) in [
         (&["version", "--transferz", "3"][..], 2, "unknown flag --transferz (did you mean --transfers?)"),
         (&["cpoy", "a", "b"], 2, "unknown command \"cpoy\" (did you mean copy?)"),
+        (&["help", "cp"], 2, "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),
         (&["version", "--transfers", "x"], 2, "invalid value 'x' for '--transfers <N>': it is not a whole number"),
         (
             &["version", "--max-size", "5x"],

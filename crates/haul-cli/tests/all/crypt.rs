@@ -112,11 +112,40 @@ fn rclone_reads_what_haul_wrote_and_the_reverse() {
             };
             assert_eq!(ask(Lab::haul), ask(Lab::rclone), "{what} {args:?}");
         }
+        for args in [
+            &["lsf", "-R", "-F", "pe"][..],
+            &["lsjson", "-R", "--encrypted", "--no-modtime", "--no-mimetype", "--files-only"],
+        ] {
+            let listed = |program: fn(&Lab, &[&str]) -> Ran| {
+                let out = program(&lab, &[args, &[&format!("{ours}:sizes")]].concat()).ok().out;
+                let mut lines: Vec<String> = out.lines().map(|line| line.trim_end_matches(',').to_owned()).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(listed(Lab::haul), listed(Lab::rclone), "{what} {args:?}");
+        }
         let back = format!("@back{n}");
         lab.haul(&["copy", &format!("{theirs}:"), &back]).ok();
         let mut wanted = wanted.clone();
         wanted.retain(|key, _| n == 0 || !format!("{key:?}").contains("names/nnnn"));
         assert_same(&tree(&lab, &format!("back{n}")), &wanted, &what);
+    }
+}
+
+#[test]
+fn only_an_encrypted_remote_has_encrypted_names() {
+    let lab = Lab::new(HAUL);
+    make(&lab, "c", lab.path("hidden").to_str().expect("UTF-8"), &[]);
+    write(&lab.path("src/d/f"), b"x", TIME);
+    lab.haul(&["copy", "@src", "c:"]).ok();
+    let hidden = lab.haul(&["lsf", "-R", "-F", "e", "c:"]).ok().out;
+    let below = lab.haul(&["lsf", "-F", "e", "c:d"]).ok().out;
+    let names: Vec<&str> = hidden.lines().collect();
+    assert!(lab.path(&format!("hidden/{}{}", names[0], names[1])).is_file(), "{hidden}");
+    assert_eq!(below.trim_end(), names[1]);
+    for args in [&["lsf", "-F", "e", "@src"][..], &["lsjson", "--encrypted", "@src"]] {
+        let ran = lab.haul(args).code(2);
+        assert!(ran.err.ends_with("src has no encrypted names: only a remote of type crypt has\n"), "{}", ran.err);
     }
 }
 
@@ -160,7 +189,7 @@ fn on_s3_it_is_a_remote_like_any_other() {
     run(&["cryptcheck", "@src", "secret:up"]).ok();
     // Inside the service, without a byte through here.
     let moved = run(&["move", "secret:up", "secret:moved", "-v", "--stats=0"]).ok();
-    assert!(moved.err.contains("without passing through haul"), "{}", moved.err);
+    assert!(moved.err.contains("by the file system or the service itself"), "{}", moved.err);
     assert_eq!(lab.haul(&["lsf", "-R", "--files-only", "secret:up"]).ok().out, "");
     run(&["copy", "secret:moved", "@back"]).ok();
     assert_same(&folder::read(&lab.path("back")), &folder::read(&src), "back again");

@@ -21,6 +21,8 @@ use std::{io::Write as _, time::Duration};
 
 /// Options that a first connection doesn't need: asked for among the advanced ones.
 const LATER: [&str; 5] = ["location_constraint", "acl", "server_side_encryption", "sse_kms_key_id", "storage_class"];
+/// Secrets that are shown as they are typed: without the other half they are worth nothing.
+const SHOWN: [&str; 1] = ["access_key_id"];
 /// A connection that takes longer doesn't work, for a person who waits.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -53,6 +55,9 @@ pub async fn menu(context: &Context) -> Result<()> {
             "c" if some => copy(&mut config)?,
             "s" => password(&mut config, confirm)?,
             "q" => return Ok(()),
+            "?" => print::line(
+                "Type the letter in front of what you want to do. A remote is a place that haul copies from or to.",
+            )?,
             other => print::line(&format!("{other:?} isn't in the menu."))?,
         }
     }
@@ -187,19 +192,21 @@ fn questions(kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm, w
         if matches!(option.name, "access_key_id" | "secret_access_key") && is_on(values, "env_auth") {
             continue;
         }
-        ask_for(option, values, width)?;
+        ask_for(kind, option, values, width)?;
     }
     if options.iter().any(|option| is_later(&option)) && confirm.yes("Edit advanced options?", false)? {
         for option in options.iter().filter(is_later) {
-            ask_for(option, values, width)?;
+            ask_for(kind, option, values, width)?;
         }
     }
     Ok(())
 }
 
-fn ask_for(option: &OptionSpec, values: &mut Vec<(String, String)>, width: usize) -> Result<()> {
+fn ask_for(kind: &str, option: &OptionSpec, values: &mut Vec<(String, String)>, width: usize) -> Result<()> {
     let now = values.iter().find(|(key, _)| key == option.name).map(|(_, value)| value.clone());
-    let answer = question(option, now.as_deref(), width)?;
+    // What is encrypted with a slip in it is lost; any other slip shows at the first connection.
+    let times = if kind == "crypt" { Times::Twice } else { Times::Once };
+    let answer = question(option, now.as_deref(), width, times)?;
     set(values, option.name, answer);
     Ok(())
 }
@@ -311,7 +318,7 @@ fn kind() -> Result<String> {
 }
 
 /// Asks for an option; nothing keeps the default, or the value that it has `now`.
-fn question(option: &OptionSpec, now: Option<&str>, width: usize) -> Result<Option<Answer>> {
+fn question(option: &OptionSpec, now: Option<&str>, width: usize, times: Times) -> Result<Option<Answer>> {
     let explain = || -> Result<()> {
         print::line(&format!("\n{}\n{}", option.name, wrap(option.help, width, "")))?;
         for (at, (value, help)) in option.examples.iter().enumerate() {
@@ -320,11 +327,11 @@ fn question(option: &OptionSpec, now: Option<&str>, width: usize) -> Result<Opti
         Ok(())
     };
     explain()?;
-    let is_hidden = option.secret || option.kind == OptionKind::Obscured;
+    let is_hidden = (option.secret || option.kind == OptionKind::Obscured) && !SHOWN.contains(&option.name);
     let answer = loop {
         let answer = match (is_hidden, now, option.default) {
-            (true, None, _) => hidden(option.name)?,
-            (true, Some(_), _) => hidden(&format!("{} (Enter keeps it)", option.name))?,
+            (true, None, _) => hidden(option.name, times)?,
+            (true, Some(_), _) => hidden(&format!("{} (Enter keeps it)", option.name), times)?,
             (_, Some(now), _) => ask(&format!("{} (now {now})", option.name))?,
             (_, None, "") => ask(option.name)?,
             (_, None, default) => ask(&format!("{} (default {default})", option.name))?,
@@ -366,16 +373,24 @@ fn misfit(option: &OptionSpec, answer: &str) -> Option<&'static str> {
     }
 }
 
-/// Asks without showing what is typed, where there is a terminal: twice, since nobody sees a slip, and what was encrypted with one is
-/// lost.
-fn hidden(name: &str) -> Result<String> {
+/// How often something is typed that isn't shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Times {
+    Once,
+    /// Since nobody sees a slip.
+    Twice,
+}
+
+/// Asks without showing what is typed, where there is a terminal.
+fn hidden(name: &str, times: Times) -> Result<String> {
     use std::io::IsTerminal as _;
     if !std::io::stdin().is_terminal() {
         return ask(name);
     }
     loop {
         let typed = rpassword::prompt_password(format!("{name} (not shown)> "))?;
-        if matches!(&*typed, "" | "-" | "?") || rpassword::prompt_password("the same again> ")? == typed {
+        let is_done = times == Times::Once || matches!(&*typed, "" | "-" | "?");
+        if is_done || rpassword::prompt_password("the same again> ")? == typed {
             return Ok(typed);
         }
         print::line("The two differ.")?;
@@ -415,11 +430,7 @@ fn password(config: &mut Config, confirm: Confirm) -> Result<()> {
     if !confirm.yes("Set a password?", !encrypted)? {
         return Ok(());
     }
-    let first = hidden("New password")?;
-    if first != hidden("Again")? {
-        return print::line("They differ: nothing is changed.");
-    }
-    match Secret::new(&first) {
+    match Secret::new(&hidden("New password", Times::Twice)?) {
         Ok(secret) => {
             config.set_secret(Some(secret))?;
             Ok(())
