@@ -14,6 +14,8 @@ MOTO := 'moto[server]==5.2.5' boto3==1.44.5
 # What the clouds' own vendors give to Python.
 SDKS := azure-storage-blob==12.31.0 azure-storage-extensions==0.1.0 boxsdk==10.18.0 dropbox==12.2.4 google-api-python-client==2.202.0 \
   google-cloud-storage==3.17.1 msgraph-sdk==1.65.0 requests==2.34.2
+# What starts fleets of workers from Python.
+SCHEDULERS := ray==2.60.0 distributed==2026.8.0
 # Newer ones need a newer Node than Debian has.
 AZURITE := azurite@3.35.0
 MVN_COPY := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DincludeScope=runtime
@@ -82,7 +84,11 @@ tools:
 	    && $(TOOLS)/../cloud_sdks/bin/pip install -q --no-compile --retries 1 $(SDKS) && ln -sf python3 $(TOOLS)/../cloud_sdks/bin/cloud_sdks \
 	    && echo "$(SDKS)" > $(TOOLS)/../cloud_sdks/installed; } \
 	    || { rm -rf $(TOOLS)/../cloud_sdks; echo "The clouds' SDKs could not be installed: the tests against them will be skipped"; }; \
-	else echo "Python is not installed: the tests against DVC, moto, boto3, the clouds' SDKs and gcp-storage-emulator will be skipped"; fi
+	  [ -x $(TOOLS)/../schedulers/bin/schedulers ] || { python3 -m venv $(TOOLS)/../schedulers \
+	    && $(TOOLS)/../schedulers/bin/pip install -q --no-compile --retries 1 $(SCHEDULERS) \
+	    && ln -sf python3 $(TOOLS)/../schedulers/bin/schedulers; } \
+	    || { rm -rf $(TOOLS)/../schedulers; echo "Ray and Dask could not be installed: the test of their scripts will be skipped"; }; \
+	else echo "Python is not installed: the tests against DVC, moto, boto3, the clouds' SDKs, Ray, Dask and gcp-storage-emulator will be skipped"; fi
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
 	  [ -x $(TOOLS)/s3proxy ] || { mvn -B -q -f tests/s3proxy/pom.xml $(MVN_COPY) -DoutputDirectory=$(TOOLS)/../s3proxy \
 	    && install -m 644 tests/s3proxy/logback.xml $(TOOLS)/../s3proxy && install -m 755 tests/s3proxy/run $(TOOLS)/s3proxy; } \

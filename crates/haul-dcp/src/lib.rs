@@ -71,6 +71,9 @@ struct Given {
     paths: Vec<OsString>,
 }
 
+/// The exit code after a signal, as `haul-mpi dcp` has it: the same words go on with the copy.
+const STOPPED: u8 = 20;
+
 /// Runs what these words, which follow `haul dcp`, ask for, and gives the exit code: 1 after any error, as dcp's.
 ///
 /// Errors: standard output can't be written.
@@ -105,7 +108,7 @@ pub async fn run(words: Vec<OsString>, ctx: &Context<'_>) -> Result<u8> {
         print::line(&summary(&ended.stats, ended.took, &began))?;
     }
     match ended.failed() {
-        Some(why) => refuse(&format!("error: {why}")),
+        Some(why) => refuse(&format!("error: {why}")).map(|code| if ended.was_stopped() { STOPPED } else { code }),
         None => Ok(0),
     }
 }

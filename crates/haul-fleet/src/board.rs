@@ -243,10 +243,19 @@ impl Board {
             return Ok(false);
         }
         let key = Key::new("probe");
-        self.create(&key, &0).await?;
-        let refuses = self.create(&key, &1).await? == Answer::Exists;
-        self.remove(&key).await?;
-        Ok(refuses)
+        // Of an answer that was lost nothing is known, but that the object may be there.
+        for _ in 0..TRIES {
+            if self.create(&key, &0).await? == Answer::Lost {
+                continue;
+            }
+            let answer = self.create(&key, &1).await?;
+            if answer != Answer::Lost {
+                self.remove(&key).await?;
+                return Ok(answer == Answer::Exists);
+            }
+        }
+        let message = "the store gave no answer from which to tell whether it keeps conditions: try again";
+        Err(Error::new(ErrorKind::Unreachable, "create", message))
     }
 
     /// Gives a sign of life; each must differ from the one before.

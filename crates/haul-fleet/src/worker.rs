@@ -212,7 +212,7 @@ impl Crew {
         let (records, stopped) = (self.records(&view).boxed_local().await?, self.worker.stop.is_cancelled());
         let summary = summary(&self.spec, &view, &records);
         Ok(match summary {
-            _ if view.cancelled => Ended::Cancelled,
+            summary if view.cancelled && !summary.complete => Ended::Cancelled,
             summary if summary.complete || self.spec.fixed && !stopped => Ended::NothingLeft(Box::new(summary)),
             _ => Ended::Stopped,
         })
@@ -250,7 +250,9 @@ impl Crew {
         sight.patience.look(&view.signs, &holders);
         let is_dead = |worker: &WorkerId| self.is_dead(&sight, worker);
         let living = view.signs.keys().filter(|worker| !is_dead(worker)).count().max(1);
-        let idle = view.idle.iter().filter(|worker| !is_dead(worker) && *worker != self.me()).count();
+        // Who has gone without taking that away has taken its sign away, or given none for long.
+        let waits = |worker: &&WorkerId| view.signs.contains_key(*worker) && !is_dead(worker) && *worker != self.me();
+        let idle = view.idle.iter().filter(waits).count();
         let all = self.all(&view);
         let begun = |id: &ShardId| view.latest.get(id).is_some_and(|number| *number > 0);
         let open = all.iter().filter(|id| !begun(id) && !id.is_finish()).count();
@@ -482,7 +484,11 @@ impl Crew {
 
     /// The last shard: directories through which cuts go.
     async fn finish(&self, lease: Lease<Outcome>) -> Result<()> {
-        let view = self.board().look().await?;
+        let Some(view) = self.all_done().boxed_local().await? else {
+            let lease = lease.with(Progress::GivesBack(None, Outcome::default()));
+            self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
+            return self.board().write(&lease).await.map(drop);
+        };
         let records = self.records(&view).boxed_local().await?;
         let own = self.spec.cuts.iter();
         let dirs = crossed(own.chain(records.values().flat_map(|record| &record.cuts)));
@@ -508,6 +514,23 @@ impl Crew {
             (true, _) => self.board().note_done(&lease.id).await,
             (false, Some(error)) => Err(error),
             (false, None) => Ok(()),
+        }
+    }
+
+    /// A look at the job once all shards but the last are surely done; `None` if they aren't. A listing of a folder reads its names
+    /// before what they hold: it may show a shard as done, and not yet the one that was split off before. The next one shows that.
+    async fn all_done(&self) -> Result<Option<View>> {
+        let mut before = BTreeSet::new();
+        loop {
+            let view = self.board().look().await?;
+            let all = self.all(&view);
+            self.records(&view).boxed_local().await?;
+            if self.seen(&view).iter().any(|shard| !shard.id.is_finish() && shard.state != State::Done) {
+                return Ok(None);
+            }
+            if std::mem::replace(&mut before, all.clone()) == all {
+                return Ok(Some(view));
+            }
         }
     }
 
@@ -607,7 +630,7 @@ fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
 
 /// What came of a part of which not all could be looked at.
 fn unsettled(mut outcome: Outcome) -> Outcome {
-    outcome.errors.push("not all of this shard could be looked at: run the job again for the rest".into());
+    outcome.errors.push("not all of this shard could be looked at: make another job for the rest".into());
     outcome.error_count += 1;
     outcome
 }

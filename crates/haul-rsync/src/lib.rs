@@ -75,6 +75,11 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// True when it was stopped by a signal: the same words go on with it.
+    pub fn was_stopped(&self) -> bool {
+        self.trouble.code().0 == exit::SIGNAL
+    }
+
     /// What went wrong, in a few words.
     pub fn failed(&self) -> Option<&'static str> {
         Some(self.trouble.code()).filter(|(code, _)| *code != 0).map(|(_, why)| why)

@@ -48,6 +48,19 @@ pub fn check_beside(other: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filte
     Ok(())
 }
 
+/// Checks a folder in which records of a job are kept against the job's two ends: they would be copied, or deleted as extra.
+///
+/// Errors: `Invalid`, saying in which of them it is and what to do.
+pub fn check_records(records: &Arc<dyn Store>, cx: &Cx) -> Result<()> {
+    for (store, what) in [(&cx.src, "source"), (&cx.dst, "destination")] {
+        if places(records, store).iter().any(|(records, end)| holds(end, records, &cx.filter)) {
+            let (r, s) = (records.locator(), store.locator());
+            return invalid(format!("the job's folder {r} is inside the {what} {s}: choose another place"));
+        }
+    }
+    Ok(())
+}
+
 /// Checks where replaced and deleted files are to go.
 ///
 /// Errors: `Invalid`, when that is part of what is compared, so that a backup could replace or be taken for a file.

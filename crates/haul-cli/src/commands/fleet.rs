@@ -169,12 +169,22 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         What::Report(args) => quiet(report(args, ctx).await),
         What::Cancel(args) => {
             let board = board(&args.job.job, ctx)?;
-            board.spec().await?;
+            let spec = board.spec().await?;
+            if now(&board, &spec).await?.complete {
+                print::line("Nothing to cancel: the job is complete")?;
+                return Ok(Outcome::Done);
+            }
             board.cancel().await?;
             print::line("Cancelled: workers stop at their next look at the job")?;
             Ok(Outcome::Done)
         }
     }
+}
+
+/// How far a job is.
+async fn now(board: &Board, spec: &JobSpec) -> Result<Summary> {
+    let view = board.look().await?;
+    Ok(summary(spec, &view, &records(board, spec, &view, &mut BTreeMap::new()).await?))
 }
 
 fn board(job: &OsStr, ctx: &Context) -> Result<Board> {
@@ -260,6 +270,9 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
     let dst = ctx.open(&args.ends.dest)?;
     // What can't be opened is better found out here than by a thousand workers.
     let cx = job::cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &args.ends.dest)?;
+    haul::overlap::check(&cx, job.verb)?;
+    let at = ctx.open_apart(&args.at)?;
+    haul::overlap::check_records(&at, &cx)?;
     let limit = ctx.flags.network.bwlimit.as_ref().map(|table| table.now(&Zoned::now())).unwrap_or_default();
     let caps = dst.caps();
     let spec = JobSpec {
@@ -278,7 +291,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         bytes_a_second: (limit.up, limit.down),
         finish: caps.dirs || caps.keeps_empty_dirs,
     };
-    let board = board(&args.at, ctx)?;
+    let board = Board::new(at);
     let spec = create(&board, spec, &src, args.shards as usize, job.deletes.allow_empty_source).await?;
     let at = anywhere(&args.at)?;
     let number = if spec.fixed { " --worker I/N" } else { "" };
@@ -409,9 +422,9 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
 /// A job in one line.
 fn text(summary: &Summary) -> String {
     let Summary { shards, done, held, workers, outcome, .. } = summary;
-    let state = match (summary.cancelled, summary.complete) {
-        (true, _) => "Cancelled",
-        (_, true) => "Complete",
+    let state = match (summary.complete, summary.cancelled) {
+        (true, _) => "Complete",
+        (_, true) => "Cancelled",
         _ => "Running",
     };
     let errors = match outcome.error_count {
@@ -429,7 +442,7 @@ fn text(summary: &Summary) -> String {
 
 fn exit_code(summary: &Summary) -> u8 {
     match summary {
-        Summary { cancelled: true, .. } => code::NO_RETRY,
+        Summary { complete: false, cancelled: true, .. } => code::NO_RETRY,
         Summary { complete: false, .. } => code::RETRY,
         summary if summary.outcome.error_count > 0 => code::OTHER,
         _ => code::OK,
@@ -439,8 +452,7 @@ fn exit_code(summary: &Summary) -> u8 {
 async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
     let board = board(&args.job.job, ctx)?;
     let spec = board.spec().await?;
-    let view = board.look().await?;
-    let summary = summary(&spec, &view, &records(&board, &spec, &view, &mut BTreeMap::new()).await?);
+    let summary = now(&board, &spec).await?;
     if args.json {
         print::line(&serde_json::to_string(&summary)?)?;
     } else {

@@ -49,6 +49,7 @@ fn launch(nodes: u32, words: &[&str]) -> Result<(String, u8), String> {
     match words {
         ["fleet", "work", ..] => Ok((format!("srun haul {typed}"), 130)),
         ["dcp", ..] if nodes > 1 => Ok((format!("srun haul-mpi {typed}"), 20)),
+        ["dcp" | "rsync", ..] if nodes == 1 => Ok((format!("srun haul {typed}"), 20)),
         _ if nodes == 1 => Ok((format!("srun haul {typed}"), 130)),
         [verb, ..] => Err(format!(
             "haul {verb} runs on one node: leave --nodes out, or spread the job with haul fleet (docs/clusters.md)"
@@ -102,12 +103,14 @@ mod tests {
 
     #[test]
     fn each_command_is_started_as_it_can_be() {
-        let line = |nodes, words: &[&str]| launch(nodes, words).map(|(line, _)| line);
-        assert_eq!(line(1, &["dcp", "-p", "/a", "/b c"]).unwrap(), "srun haul dcp -p /a '/b c'");
-        assert_eq!(line(4, &["dcp", "-p", "/a", "/b"]).unwrap(), "srun haul-mpi dcp -p /a /b");
-        assert_eq!(line(8, &["fleet", "work", "s3:jobs/x"]).unwrap(), "srun haul fleet work s3:jobs/x");
+        let started = |nodes, words: &[&str]| launch(nodes, words).unwrap();
+        assert_eq!(started(1, &["dcp", "-p", "/a", "/b c"]), ("srun haul dcp -p /a '/b c'".into(), 20));
+        assert_eq!(started(1, &["rsync", "-a", "/a", "/b"]), ("srun haul rsync -a /a /b".into(), 20));
+        assert_eq!(started(1, &["copy", "/a", "/b"]), ("srun haul copy /a /b".into(), 130));
+        assert_eq!(started(4, &["dcp", "-p", "/a", "/b"]), ("srun haul-mpi dcp -p /a /b".into(), 20));
+        assert_eq!(started(8, &["fleet", "work", "s3:jobs/x"]), ("srun haul fleet work s3:jobs/x".into(), 130));
         assert_eq!(
-            line(2, &["copy", "a", "b"]).unwrap_err(),
+            launch(2, &["copy", "a", "b"]).unwrap_err(),
             "haul copy runs on one node: leave --nodes out, or spread the job with haul fleet (docs/clusters.md)"
         );
     }

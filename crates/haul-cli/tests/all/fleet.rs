@@ -6,9 +6,11 @@ use haul_testkit::{
     folder,
     lab::{Lab, until},
     minio::Minio,
+    peers,
 };
 use std::{
-    fs,
+    env, fs,
+    path::Path,
     process::{Child, Command},
     time::{Duration, SystemTime},
 };
@@ -214,6 +216,69 @@ fn what_one_process_must_see_whole_is_refused() {
     fs::create_dir(lab.path("empty")).unwrap();
     let empty = lab.haul(&["fleet", "create", "@empty", "@dst", "--sync", "--at", "@job"]).code(7);
     assert!(empty.err.contains("refused to make a job that deletes all of the destination"), "{}", empty.err);
+}
+
+/// The scripts of the manual, on four workers of this machine.
+#[test]
+fn ray_and_dask_start_workers_as_the_manual_says() {
+    let Some(python) = peers::need("schedulers") else { return };
+    let lab = Lab::new(HAUL);
+    for n in 0..60_u64 {
+        folder::write(&lab.path(&format!("src/d{}/{n:02}", n % 4)), format!("{n}").as_bytes(), n);
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/clusters.md");
+    let page = fs::read_to_string(page).unwrap();
+    let scripts: Vec<&str> = page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    for (script, name) in scripts.iter().zip(["ray", "dask"]) {
+        let (to, job) = (format!("@{name}"), lab.path(&format!("{name}-job")));
+        lab.haul(&["fleet", "create", "@src", &to, "--shards=8", "--at", job.to_str().unwrap()]).ok();
+        let mut script = (*script).to_owned();
+        for (typed, here) in [
+            ("s3:jobs/move-1", job.to_str().unwrap()),
+            ("range(16)", "range(4)"),
+            ("address=\"auto\"", "num_cpus=16, include_dashboard=False"),
+            ("\"scheduler:8786\"", "processes=False, n_workers=4, threads_per_worker=1, dashboard_address=None"),
+        ] {
+            script = script.replace(typed, here);
+        }
+        folder::write(&lab.path(&format!("start_{name}.py")), script.as_bytes(), 1);
+        let path = format!("{}:/usr/bin:/bin", Path::new(HAUL).parent().unwrap().display());
+        let mut started = Command::new(&python);
+        started.arg(lab.path(&format!("start_{name}.py"))).env("PATH", path).env("RAY_USAGE_STATS_ENABLED", "0");
+        let started = started.env("HOME", lab.path("home")).env("TMPDIR", env::temp_dir()).output().unwrap();
+        let said = String::from_utf8_lossy(&started.stdout).into_owned();
+        assert!(
+            said.trim_end().ends_with("[0, 0, 0, 0]"),
+            "{name}: {said}{}",
+            String::from_utf8_lossy(&started.stderr)
+        );
+        folder::assert_same(&folder::read(&lab.path(name)), &folder::read(&lab.path("src")), name);
+    }
+    assert_eq!(scripts.len(), 2);
+}
+
+#[test]
+fn a_job_that_would_eat_itself_or_its_source_is_refused() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("all/src/a"), b"a", 1);
+    folder::write(&lab.path("dst/b"), b"b", 1);
+    for (src, dst, job, says) in [
+        ("@all/src", "@dst", "@dst/job", "is inside the destination"),
+        ("@all/src", "@dst", "@all/src/job", "is inside the source"),
+        ("@all/src", "@all", "@job", "is inside the destination"),
+        ("@all", "@all/src", "@job", "is inside the source"),
+    ] {
+        let ran = lab.haul(&["fleet", "create", src, dst, "--sync", "--at", job]);
+        assert!(ran.code != 0 && ran.err.contains(says), "{src} {dst} {job}: {}", ran.err);
+        assert!(!lab.path(&job[1..]).exists());
+    }
+    // What the filter leaves out is safe from the job.
+    lab.haul(&["fleet", "create", "@all/src", "@dst", "--sync", "--at", "@dst/job", "--exclude=/job/**"]).ok();
+    lab.haul(&["fleet", "work", "@dst/job"]).code(0);
+    assert!(lab.path("dst/a").is_file() && !lab.path("dst/b").exists());
+    let done = lab.haul(&["fleet", "cancel", "@dst/job"]).ok();
+    assert_eq!(done.out, "Nothing to cancel: the job is complete\n");
+    lab.haul(&["fleet", "report", "@dst/job"]).code(0);
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! `haul sbatch`: bash reads what it writes, and starts the command with its own words.
 
-use haul_testkit::{folder::write, lab::Lab};
+use haul_testkit::{
+    folder::write,
+    lab::{Lab, until},
+};
 use std::{os::unix::fs::PermissionsExt as _, process::Command};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -31,6 +34,20 @@ fn the_script_runs_the_command_and_queues_itself_again_when_it_was_stopped() {
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert_eq!(said, "[srun][haul-mpi][dcp][-p][/scratch/it's][/project/a b]\n[scontrol][requeue][77]\n");
     assert_eq!(ran.status.code(), Some(20));
+    // The code that the script waits for is the one that each command ends with.
+    for (words, code) in
+        [(&["--bwlimit=100k", "dcp"][..], 20), (&["rsync", "--bwlimit=100"], 20), (&["--bwlimit=100k", "copy"], 130)]
+    {
+        write(&lab.path("large/file"), &[7; 1 << 20], 1);
+        let from = lab.path("large");
+        let child = lab.start(
+            &[words, &["-r"][..usize::from(words.contains(&"rsync"))], &[from.to_str().unwrap(), "@to"]].concat(),
+        );
+        assert!(until(|| lab.path("to").exists()), "{words:?}");
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        lab.end(child).code(code);
+        std::fs::remove_dir_all(lab.path("to")).unwrap();
+    }
     let refused = lab.haul(&["sbatch", "--nodes", "2", "sync", "a", "b"]);
     assert!(refused.err.contains("haul sync runs on one node: leave --nodes out"), "{}", refused.err);
 }

@@ -125,16 +125,17 @@ impl Executor {
         Executor { may_delete, ..self }
     }
 
+    /// Errors: nothing may be deleted any more, and why.
+    async fn check_may_delete(&self) -> haul_core::Result<()> {
+        match &self.may_delete {
+            Some(may_delete) => may_delete.ask().await,
+            None => Ok(()),
+        }
+    }
+
     /// False, with the reason among the errors, if nothing may be deleted any more.
     async fn may_still_delete(&self) -> bool {
-        let Some(may_delete) = &self.may_delete else { return true };
-        match may_delete.ask().await {
-            Ok(()) => true,
-            Err(error) => {
-                self.ledger.error(error);
-                false
-            }
-        }
+        self.check_may_delete().await.map_err(|error| self.ledger.error(error)).is_ok()
     }
 
     /// Does a step, or hands it to the part that does it.

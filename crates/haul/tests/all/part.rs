@@ -173,6 +173,18 @@ async fn nothing_is_deleted_once_it_may_not_be() {
     assert_eq!(tree(&dst).await.len(), 2);
 }
 
+#[tokio::test]
+async fn nor_what_stands_in_the_way() {
+    let lab = tempfile::tempdir().unwrap();
+    let at = |path: &str| lab.path().join(path);
+    file(&at("src/name"), 1_000_000);
+    file(&at("dst/name/of a directory"), 2_000_000);
+    let (src, dst) = (disk::open(&at("src"), Links::Skip), disk::open(&at("dst"), Links::Skip));
+    let done = run_part(sync(Part::All), cx(&src, &dst, silent()), Reins::new(Some(Arc::new(No)))).await;
+    assert!(done.report.error_count > 0, "{:?}", done.report);
+    assert!(at("dst/name/of a directory").is_file());
+}
+
 fn file(path: &Path, secs: u64) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "text").unwrap();
