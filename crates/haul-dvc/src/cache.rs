@@ -459,7 +459,7 @@ fn protect(file: &File, path: &Path) -> Result<()> {
 pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()> {
     mounts.ask(file).map_err(|e| {
         let told = io_error("write", path, e);
-        let message = format!("what was written was lost when the file was closed: {}", told.message());
+        let message = format!("write error reported on close: {}", told.message());
         Error::new(told.kind(), "write", message).with_key(&facts::key(path))
     })
 }

@@ -61,7 +61,7 @@ pub(super) fn fail_close(op: &'static str, key: &Key, errno: Errno) -> Error {
         return told;
     }
     let kind = if told.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
-    let message = format!("what was written was lost when the file was closed: {}", told.message());
+    let message = format!("write error reported on close: {}", told.message());
     Error::new(kind, op, message).with_source(std::io::Error::from(errno)).with_key(key)
 }
 
