@@ -331,7 +331,7 @@ impl Cache {
 
     fn make_folder(&self, path: &Path) -> Result<()> {
         let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder).map_err(|e| io_error("make folder", folder, e))?;
+        fs::create_dir_all(folder).map_err(|e| io_error("make directory", folder, e))?;
         if self.shared {
             // As in DVC, members of the group may add to it, and what they add belongs to the group.
             let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o2775));

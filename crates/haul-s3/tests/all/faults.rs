@@ -360,7 +360,7 @@ async fn an_empty_listing_is_of_the_folder_that_was_asked_for() {
     };
     let script = script(vec![page("other/"), page(""), page("")]).await;
     let (store, _) = open(&script, &[]);
-    assert_eq!(steps(&store).await, ["lost from : the listing is of another folder than was asked for"]);
+    assert_eq!(steps(&store).await, ["lost from : the listing is of another directory than was asked for"]);
     assert_eq!(steps(&store).await, ["end"]);
 }
 
