@@ -165,7 +165,7 @@ reference:
 	cargo run --quiet --locked --bin haul -- generate reference > docs/reference.md.new
 	mv docs/reference.md.new docs/reference.md
 
-# ONLY=case[,case] picks cases by name or beginning; QUICK=1 runs each at a reduced size; LIST=1 names them; DIR=folder holds the
+# ONLY=case[,case] picks cases by name or beginning; QUICK=1 runs each at a reduced size; LIST=1 names them; DIR=directory holds the
 # data; RUNS=n; PEERS=tool[,tool] leaves the other peers out; PROFILE=dev takes what the tests built, a slow haul.
 bench: $(if $(LIST),,tools)
 	@python3 bench/bench.py $(if $(LIST),--list) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \

@@ -370,7 +370,7 @@ def what_can_not_work_is_refused(make, at):
     text = mixed(make, [binary(make)], [other], "dcp", src, dst)
     assert "Refused to start: rank 1 is haul-mpi 0.1.9, and this is haul-mpi 0.1.0" in text, text
     if ROOT:
-        for folder, line in ((dst, "isn't the folder that the first node sees"), (src, "is another folder than on the first node")):
+        for folder, line in ((dst, "isn't the directory that the first node sees"), (src, "is another directory than on the first node")):
             away = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder} && exec "$0" "$@"', binary(make)]
             text = mixed(make, [binary(make)], away, "sync", src, dst)
             if "unshare" in text or "mount:" in text:

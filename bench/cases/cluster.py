@@ -19,7 +19,7 @@ SECONDS_FULL = 6_500
 KILL_SECONDS, KILL_SECONDS_QUICK = 10, 2
 # So many at most: who is killed more often than leases end gets nowhere.
 KILLS, KILLS_QUICK = 200, 2
-# The workers of one run, started and waited for; each says how many requests to the job's folder it made, and when it ended.
+# The workers of one run, started and waited for; each says how many requests to the job's directory it made, and when it ended.
 RUN = """
 "$0" fleet create bench:{src} bench:{dst} --at jobs:{jobs}/run --shards {shards} > /dev/null || exit
 i=0
@@ -156,4 +156,4 @@ def stamp(line):
     return datetime.datetime.strptime(line[:26], "%Y/%m/%d %H:%M:%S.%f").timestamp()
 
 
-FOLDER = re.compile(r"(\d+) requests to the job's folder")
+FOLDER = re.compile(r"(\d+) requests to the job's directory")

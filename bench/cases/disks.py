@@ -60,7 +60,7 @@ class Calls(Disks):
     def __init__(self, size):
         super().__init__()
         self.count, self.each, self.folders = size
-        self.what = f"{self.count:,} files of {self.each:,} bytes, folder to folder, under strace"
+        self.what = f"{self.count:,} files of {self.each:,} bytes, directory to directory, under strace"
 
     def need(self):
         return 2 * self.count * (self.each + OVERHEAD)
@@ -100,7 +100,7 @@ class Deep(Disks):
     def __init__(self, folders, each):
         super().__init__()
         self.folders, self.each = folders, each
-        self.what = f"{folders * each:,} files in {folders:,} folders, nothing has changed"
+        self.what = f"{folders * each:,} files in {folders:,} directories, nothing has changed"
         # On tmpfs an inode and its name take about a kilobyte of memory.
         self.memory = 2 * folders * each * 1_200
 
@@ -132,7 +132,7 @@ class Flat(Disks):
     def __init__(self, count):
         super().__init__()
         self.count = count
-        self.what = f"{count:,} files of {TINY} bytes in one folder, folder to folder"
+        self.what = f"{count:,} files of {TINY} bytes in one directory, directory to directory"
 
     def need(self):
         return 2 * self.count * (OVERHEAD + 300)
@@ -179,7 +179,7 @@ class Sparse(Disks):
     def __init__(self, size):
         super().__init__()
         self.size, self.pieces = size, size // 100 // PIECE
-        self.what = f"one file of {size / 1e9:g} GB, of which {self.pieces * PIECE / 1e6:.0f} MB are data, folder to folder"
+        self.what = f"one file of {size / 1e9:g} GB, of which {self.pieces * PIECE / 1e6:.0f} MB are data, directory to directory"
 
     def need(self):
         return 2 * self.pieces * (PIECE + OVERHEAD)
@@ -233,7 +233,7 @@ class Shared(Disks):
     def __init__(self, kind, total):
         super().__init__()
         self.name, self.kind, self.total = f"disks-shared-{kind}", kind, total
-        self.what = f"200 files, {total / 1e9:g} GB, folder to folder on {kind} by loop device"
+        self.what = f"200 files, {total / 1e9:g} GB, directory to directory on {kind} by loop device"
         self.mounted, self.why = None, None
 
     def need(self):

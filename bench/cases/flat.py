@@ -19,7 +19,7 @@ def cases(quick):
     for name, keys in size.items():
         few = keys > FULL["1M"]
         found += [
-            List(f"flat-{name}-list", f"names of {keys:,} keys in one folder", keys, few),
+            List(f"flat-{name}-list", f"names of {keys:,} keys in one directory", keys, few),
             Size(f"flat-{name}-size", f"number and bytes of {keys:,} keys", keys, few),
             First(f"flat-{name}-first", f"copy of {keys:,} keys, stopped as the first of them moves", keys, few),
         ]

@@ -40,7 +40,7 @@ class Lan(Case):
     def __init__(self, name, size):
         super().__init__()
         self.name, self.size = name, size
-        self.what = f"sync of {size['files']:,} files, of which {size['changed']} of {size['large'] / 1e6:g} MB changed, folder to folder"
+        self.what = f"sync of {size['files']:,} files, of which {size['changed']} of {size['large'] / 1e6:g} MB changed, directory to directory"
 
     def need(self):
         size = self.size

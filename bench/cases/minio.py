@@ -53,7 +53,7 @@ class Remote(Case):
 class Up(Remote):
     """From a folder into a fresh bucket."""
 
-    way = "folder to a fresh bucket of {} on loopback"
+    way = "directory to a fresh bucket of {} on loopback"
     bucket = "fresh"
 
     def prepare(self, folder, tools, stack):
@@ -78,7 +78,7 @@ class Up(Remote):
 class Down(Remote):
     """From a bucket into a fresh folder."""
 
-    way = "bucket of {} on loopback to a fresh folder"
+    way = "bucket of {} on loopback to a fresh directory"
     bucket = "stored"
 
     def prepare(self, folder, tools, stack):

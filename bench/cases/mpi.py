@@ -90,7 +90,7 @@ def cases(quick):
     count, each, folders = size["small"]
     files, below, links, total = size["tree"]
     return [
-        Ranks("cluster-small", f"{count:,} files of {each:,} bytes in {folders} folders", lambda: data.tree(count, each, folders), 0, count * (each + OVERHEAD)),
+        Ranks("cluster-small", f"{count:,} files of {each:,} bytes in {folders} directories", lambda: data.tree(count, each, folders), 0, count * (each + OVERHEAD)),
         Ranks(
             "cluster-tree", f"{files:,} files of all sizes, {total / 1e9:g} GB, {links} links",
             lambda: data.mixed(files, below, total), links, total + files * OVERHEAD,
@@ -135,7 +135,7 @@ class Ranks(Mpi, site.FolderCopy):
     tools = ("cp",)
 
     def __init__(self, name, what, make, links, size):
-        super().__init__(name, f"{what}, folder to folder, on {RANKS[0]} to {RANKS[-1]} ranks", make, links, size, ())
+        super().__init__(name, f"{what}, directory to directory, on {RANKS[0]} to {RANKS[-1]} ranks", make, links, size, ())
 
     def prepare(self, folder, tools, stack):
         super().prepare(folder, tools, stack)
@@ -178,7 +178,7 @@ class Far(OnFar):
     def __init__(self, count, each, folders):
         super().__init__()
         self.count, self.each, self.folders = count, each, folders
-        self.what = f"{count:,} files of {each:,} bytes in {folders} folders, both sides on a file system with {nas.DELAY_US / 1000:g} ms a request"
+        self.what = f"{count:,} files of {each:,} bytes in {folders} directories, both sides on a file system with {nas.DELAY_US / 1000:g} ms a request"
 
     def need(self):
         return 2 * self.count * (self.each + OVERHEAD)

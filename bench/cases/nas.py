@@ -32,8 +32,8 @@ class Nas(Case):
     def __init__(self, name, count, up):
         super().__init__()
         self.name, self.count, self.up = name, count, up
-        way = "folder to NAS" if up else "NAS to folder"
-        self.what = f"{count:,} files of {EACH:,} bytes in {FOLDERS} folders, {way}, {DELAY_US / 1000:g} ms a request"
+        way = "directory to NAS" if up else "NAS to directory"
+        self.what = f"{count:,} files of {EACH:,} bytes in {FOLDERS} directories, {way}, {DELAY_US / 1000:g} ms a request"
         self.why = None
 
     def need(self):

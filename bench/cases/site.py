@@ -48,8 +48,8 @@ def cases(quick):
     small = (lambda: data.tree(count, each, folders)), 0, count * (each + OVERHEAD)
     count_tree, folders_tree, links, total = size["tree"]
     mixed = (lambda: data.mixed(count_tree, folders_tree, total)), links, total + count_tree * OVERHEAD
-    small_text = f"{count:,} files of {each:,} bytes in {folders} folders, folder to folder"
-    tree_text = f"{count_tree:,} files of all sizes, {total / 1e9:g} GB, {links} links, folder to folder"
+    small_text = f"{count:,} files of {each:,} bytes in {folders} directories, directory to directory"
+    tree_text = f"{count_tree:,} files of all sizes, {total / 1e9:g} GB, {links} links, directory to directory"
     return [
         FolderCopy("site-small", small_text, *small, SMALL),
         FolderNoop("site-small-noop", "the same again when nothing has changed", *small, SMALL_NOOP),

@@ -63,7 +63,7 @@ class Ssh(Case):
         self.name, self.up, self.ms, self.count, self.each = name, way == "up", ms, count, each
         # That haul there may listen on; None: any.
         self.port = None
-        what = f"{count:,} files of {each:,} bytes in {FOLDERS} folders" if count > 1 else f"a file of {each:,} bytes"
+        what = f"{count:,} files of {each:,} bytes in {FOLDERS} directories" if count > 1 else f"a file of {each:,} bytes"
         self.what = f"{what} {'to' if self.up else 'from'} a host behind ssh, {ms} ms a round trip"
         self.why = None
 

@@ -503,7 +503,7 @@ fn parse(body: &[u8], prefix: &str, meta: bool) -> Result<Page, String> {
         return Err(format!("the listing is wrong: {wrong}"));
     }
     if !found.of.is_empty() && found.of != prefix {
-        return Err("the listing is of another folder than was asked for".into());
+        return Err("the listing is of another directory than was asked for".into());
     }
     let marker = found.marker.ok_or("the listing is cut: it doesn't say whether there is more")?;
     let mut entries = found.entries;
@@ -596,7 +596,7 @@ mod tests {
                 whole.replace("<NextMarker>m</NextMarker>", ""),
                 "the listing is cut: it doesn't say whether there is more",
             ),
-            (whole.replace("<Prefix>d/", "<Prefix>e/"), "the listing is of another folder than was asked for"),
+            (whole.replace("<Prefix>d/", "<Prefix>e/"), "the listing is of another directory than was asked for"),
             (whole.replace("<Etag>0x1</Etag>", ""), "the listing is wrong: a blob in it has no name, size or ETag"),
             (
                 whole.replace("<Content-Length>5", "<Content-Length>x"),

@@ -117,7 +117,8 @@ pub fn io_error(op: &'static str, path: &Path, error: impl Into<io::Error>) -> E
 
 /// The error of what was there and is no longer.
 pub fn went(path: &Path) -> Error {
-    let message = "it went while the folder was looked at: run this again when nobody deletes or renames files there";
+    let message =
+        "it went while the directory was looked at: run this again when nobody deletes or renames files there";
     Error::new(ErrorKind::Changed, "read", message).with_key(&key(path))
 }
 

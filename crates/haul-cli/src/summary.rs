@@ -95,14 +95,14 @@ fn lane(count: &LaneCount) -> String {
     };
     let from = count.endpoint.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
     let why = match (count.by, count.rate) {
-        (Limit::Rate, Some(rate)) => return format!("{from}{what} {rate:.1} a second (the other side throttles)"),
-        (Limit::Rate, None) => "the other side throttles",
+        (Limit::Rate, Some(rate)) => return format!("{from}{what} {rate:.1} a second (throttled by server)"),
+        (Limit::Rate, None) => "throttled by server",
         (Limit::Demand, _) => "no more were needed",
         (Limit::Searching, _) => "still growing",
         (Limit::Knee, _) => "more don't help",
         (Limit::Processors, _) => "the processors here are busy",
         (Limit::Pinned, _) => "as set",
-        (Limit::Max, _) => "haul's most",
+        (Limit::Max, _) => "haul's maximum",
     };
     format!("{from}{what} {} at once ({why})", count.limit)
 }
@@ -551,8 +551,8 @@ mod tests {
         assert_eq!(
             text.lines().nth(1),
             Some(
-                "Requests:      host:9000 down 48 at once (more don't help), up 5.0 a second (the other side \
-                 throttles), copies 64 at once (still growing)"
+                "Requests:      host:9000 down 48 at once (more don't help), up 5.0 a second (throttled by server), \
+                 copies 64 at once (still growing)"
             )
         );
     }

@@ -255,7 +255,7 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
         serde_json::from_value::<Facts>(made["metadata"].clone()).ok().and_then(|facts| facts.entry(item.to.clone()));
     let Some(made) = made else { return Err(Fault::broken("the service gave no receipt (a rev)").at(OP, &item.to)) };
     if made.size != entry.size || matches!(made.hashes.agree(&entry.hashes), Some((_, false))) {
-        return fails(ErrorKind::Corrupt, "the copy is another file than its source");
+        return fails(ErrorKind::Corrupt, "size or checksum mismatch after copy");
     }
     if item.how != CopyHow::Copy {
         service.release(&from);

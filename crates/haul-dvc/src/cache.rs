@@ -331,7 +331,7 @@ impl Cache {
 
     fn make_folder(&self, path: &Path) -> Result<()> {
         let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder).map_err(|e| io_error("make folder", folder, e))?;
+        fs::create_dir_all(folder).map_err(|e| io_error("make directory", folder, e))?;
         if self.shared {
             // As in DVC, members of the group may add to it, and what they add belongs to the group.
             let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o2775));
@@ -459,7 +459,7 @@ fn protect(file: &File, path: &Path) -> Result<()> {
 pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()> {
     mounts.ask(file).map_err(|e| {
         let told = io_error("write", path, e);
-        let message = format!("what was written was lost when the file was closed: {}", told.message());
+        let message = format!("write error reported on close: {}", told.message());
         Error::new(told.kind(), "write", message).with_key(&facts::key(path))
     })
 }

@@ -233,7 +233,7 @@ async fn apply(repo: &Repo, dir: bool, plan: Plan<'_>, links: &[Link], failed: &
         delete.iter().try_for_each(|(path, old)| remove(&target, path, old))?;
         let above = if dir { Some(target.as_path()) } else { target.parent() };
         if let Some(above) = above {
-            fs::create_dir_all(above).map_err(|e| io_error("make folder", above, e))?;
+            fs::create_dir_all(above).map_err(|e| io_error("make directory", above, e))?;
         }
         folders.iter().try_for_each(|folder| make_folder(&target, folder))
     })
@@ -279,12 +279,12 @@ fn make_folder(root: &Path, folder: &str) -> Result<()> {
     let mut path = PathBuf::from(root);
     for part in folder.split('/') {
         path.push(part);
-        match Facts::get(&path, false).map_err(|e| io_error("make folder", &path, e))? {
+        match Facts::get(&path, false).map_err(|e| io_error("make directory", &path, e))? {
             Some(facts) if facts.is_dir() => {}
             Some(_) => {
-                return Err(invalid("checkout", &path, "a folder is to be here, and something else is in its place"));
+                return Err(invalid("checkout", &path, "a directory is to be here, and something else is in its place"));
             }
-            None => fs::create_dir(&path).map_err(|e| io_error("make folder", &path, e))?,
+            None => fs::create_dir(&path).map_err(|e| io_error("make directory", &path, e))?,
         }
     }
     Ok(())

@@ -130,7 +130,7 @@ mod tests {
         let file = Cache::new(dir.path().join("cache"), false).take(&path, facts, &[]).unwrap_err();
         for error in [folder, file] {
             let message =
-                "it went while the folder was looked at: run this again when nobody deletes or renames files there";
+                "it went while the directory was looked at: run this again when nobody deletes or renames files there";
             assert_eq!(error.to_string(), format!("{}: read: {message}", path.display()));
         }
     }

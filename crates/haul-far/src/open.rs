@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, Semaphore};
 /// The kind.
 pub const KIND: StoreKind = StoreKind {
     name: "far",
-    description: "A folder of another machine that has haul too, over any command that leads there",
+    description: "A directory of another machine that has haul too, over any command that leads there",
     options: OPTIONS,
     open,
 };

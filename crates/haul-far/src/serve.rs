@@ -245,7 +245,7 @@ impl Session {
 
     fn folder(&self, id: FolderId) -> Result<Arc<Opened>> {
         let folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown = || Error::new(ErrorKind::Invalid, "open", "the near end asks for a folder that it didn't open");
+        let unknown = || Error::new(ErrorKind::Invalid, "open", "the near end asks for a directory it didn't open");
         folders.get(&id).cloned().ok_or_else(unknown)
     }
 

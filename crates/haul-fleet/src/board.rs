@@ -110,7 +110,7 @@ impl Board {
                 }
             }
         }
-        Err(Error::new(ErrorKind::Io, "list", "the listing of the job's folder broke off"))
+        Err(Error::new(ErrorKind::Io, "list", "the listing of the job's directory broke off"))
     }
 
     /// The number of a shard's last record.

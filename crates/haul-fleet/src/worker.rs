@@ -223,12 +223,12 @@ impl Crew {
         loop {
             match self.board().look().await {
                 Ok(view) => self.saw(view),
-                Err(error) => tracing::warn!("can't look at the job's folder: {}", (self.worker.line)(&error)),
+                Err(error) => tracing::warn!("can't look at the job's directory: {}", (self.worker.line)(&error)),
             }
             self.looked.notify_waiters();
             sleep(self.worker.settings.interval).await;
             if let Err(error) = self.signs.give().await {
-                tracing::warn!("can't write into the job's folder: {}", (self.worker.line)(&error));
+                tracing::warn!("can't write into the job's directory: {}", (self.worker.line)(&error));
             }
         }
     }

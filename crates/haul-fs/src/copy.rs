@@ -121,7 +121,7 @@ impl Batch<'_> {
         }
         let dir = self.source_dir(item)?;
         if item.how == CopyHow::Rename && !self.is_own(item) {
-            let message = "what is behind a symbolic link that leads out of the folder isn't moved by renaming it";
+            let message = "what is behind a symbolic link that leads out of the directory isn't moved by renaming it";
             return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.from));
         }
         if item.how == CopyHow::Special {

@@ -9,7 +9,7 @@ pub(super) fn fail(op: &'static str, key: &Key, errno: Errno) -> Error {
     let new = |kind, message: &str| Error::new(kind, op, message).with_source(std::io::Error::from(errno));
     let error = match errno {
         // Given by openat2 for a path that leaves the root; the true cross-device cases are handled where they occur.
-        Errno::XDEV => new(ErrorKind::Denied, "a symbolic link on the way leads out of the folder: remove the link"),
+        Errno::XDEV => new(ErrorKind::Denied, "a symbolic link on the way leads out of the directory: remove the link"),
         Errno::LOOP => new(ErrorKind::Denied, "a symbolic link is in the way, or links form a loop"),
         Errno::ISDIR => new(ErrorKind::Exists, "is a directory"),
         Errno::NOTDIR => new(ErrorKind::NotFound, "a part of the path is not a directory"),
@@ -32,7 +32,8 @@ pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
                 .with_key(key)
         }
         Errno::PERM => {
-            let message = "not permitted: immutable or append-only (see lsattr), or another user's in a sticky folder";
+            let message =
+                "not permitted: immutable or append-only (see lsattr), or another user's in a sticky directory";
             Error::new(ErrorKind::Denied, op, message).with_source(std::io::Error::from(errno)).with_key(key)
         }
         _ => fail(op, key, errno),
@@ -61,7 +62,7 @@ pub(super) fn fail_close(op: &'static str, key: &Key, errno: Errno) -> Error {
         return told;
     }
     let kind = if told.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Corrupt };
-    let message = format!("what was written was lost when the file was closed: {}", told.message());
+    let message = format!("write error reported on close: {}", told.message());
     Error::new(kind, op, message).with_source(std::io::Error::from(errno)).with_key(key)
 }
 
@@ -69,7 +70,7 @@ pub(super) fn fail_close(op: &'static str, key: &Key, errno: Errno) -> Error {
 pub(super) fn fail_link(op: &'static str, key: &Key, errno: Errno) -> Error {
     match errno {
         Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS => {
-            let message = "a symbolic link can't be made here: the file system has none, or its folder is immutable";
+            let message = "a symbolic link can't be made: the file system has none, or its directory is immutable";
             Error::new(ErrorKind::Unsupported, op, message).with_source(std::io::Error::from(errno)).with_key(key)
         }
         _ => fail_make(op, key, errno),

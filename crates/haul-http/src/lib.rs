@@ -39,7 +39,7 @@ const BASE: OptionSpec = OptionSpec {
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "url",
-        help: "Address of the folder, such as https://example.com/data; with a user and a password as https://user:pass@host/.",
+        help: "Address of the directory, such as https://example.com/data; with user and password as https://user:pass@host/.",
         advanced: false,
         secret: true,
         ..BASE

@@ -264,7 +264,7 @@ fn beside(src: &OsStr, dst: &OsStr, follow: bool) -> Result<Root, String> {
 fn pair(src: &Path, (above, name): (&Path, &OsStr), dst: &Path, follow: bool) -> Result<Root, String> {
     if is_dir(src, follow || src.as_os_str().as_bytes().ends_with(b"/")) {
         if dst.starts_with(src) {
-            let why = if dst == src { "they are the same folder" } else { "it is in the source" };
+            let why = if dst == src { "they are the same directory" } else { "it is in the source" };
             return Err(format!("Refused to copy {} to {}: {why}", src.display(), dst.display()));
         }
         return Ok(Root { src: raw(src), dst: raw(dst), one: None });

@@ -158,7 +158,7 @@ pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
     for (root, want) in job.roots.iter().zip(&proof.sources) {
         if pin(root, job.follow).await.map_err(|e| format!("{e} (on {host})"))? != *want {
             let path = String::from_utf8_lossy(&root.src).into_owned();
-            return Err(format!("Refused to start: {path} on {host} is another folder than on the first node"));
+            return Err(format!("Refused to start: {path} on {host} is another directory than on the first node"));
         }
     }
     if let Some((path, text)) = &proof.nonce {
@@ -166,7 +166,7 @@ pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
         if std::fs::read(path).ok().as_deref() != Some(text.as_bytes()) {
             let dir = path.parent().unwrap_or(path).display();
             return Err(format!(
-                "Refused to start: {dir} on {host} isn't the folder that the first node sees: it must be on a shared file system"
+                "Refused to start: {dir} on {host} isn't the directory that the first node sees: it must be on a shared file system"
             ));
         }
     }

@@ -99,7 +99,7 @@ impl Resolver<'_> {
                 let all: Vec<_> = folders.iter().map(|(folder, _)| format!("{remote}:{folder}")).collect();
                 let all = if all.is_empty() { "set upstreams with haul config".into() } else { all.join(", ") };
                 Err(Error::config(format!(
-                    "combine {remote:?} is made of other remotes; name one of its folders: {all}"
+                    "combine {remote:?} is made of other remotes; name one of its directories: {all}"
                 )))
             }
         }
@@ -308,7 +308,7 @@ fn folders(text: &str) -> Result<Vec<(String, String)>> {
         Some((folder, target)) if !folder.is_empty() && !folder.contains('/') && !target.is_empty() => {
             Ok((folder.to_owned(), target.to_owned()))
         }
-        _ => Err(Error::config(format!("{word:?}: write FOLDER=REMOTE:PATH, with a space between several"))),
+        _ => Err(Error::config(format!("{word:?}: write DIR=REMOTE:PATH, with a space between several"))),
     };
     words.iter().filter(|word| !word.is_empty()).map(each).collect()
 }
@@ -349,11 +349,11 @@ mod tests {
         assert_eq!(path("all:up").unwrap(), "/base/x");
         assert_eq!(path("all:/up/y/").unwrap(), "/base/x/y/");
         let why = |typed: &str| path(typed).unwrap_err().to_string();
-        let named = "combine \"all\" is made of other remotes; name one of its folders: all:big files, all:up";
+        let named = "combine \"all\" is made of other remotes; name one of its directories: all:big files, all:up";
         assert_eq!((why("all:"), why("all:upper/x")), (named.into(), named.into()));
         assert_eq!(
             why("bad:x"),
-            "combine \"bad\", option upstreams: \"x\": write FOLDER=REMOTE:PATH, with a space between several"
+            "combine \"bad\", option upstreams: \"x\": write DIR=REMOTE:PATH, with a space between several"
         );
         assert!(why("none:x").ends_with("set upstreams with haul config"), "{}", why("none:x"));
         assert!(why("round:r").contains("points to itself"));

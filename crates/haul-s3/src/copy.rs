@@ -58,7 +58,7 @@ async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem
             && let (Some(was), Some(is)) = (want.and_then(md5_of), stored.version.as_ref().and_then(md5_of))
             && was != is
         {
-            let message = "the copy has another md5: its source stays";
+            let message = "checksum mismatch after copy (md5); its source is kept";
             return Err(Error::new(ErrorKind::Corrupt, "move", message).with_key(&item.from));
         }
         let call = Call::object("DeleteObject", Method::DELETE, &from);
@@ -141,7 +141,7 @@ impl Job<'_> {
             None => {
                 let head = read::head(self.service, self.key, self.to, None).await?;
                 if read::size(&head, self.key)? != self.size {
-                    let message = "the copy has another size than its source";
+                    let message = "size mismatch after copy";
                     return Err(Error::new(ErrorKind::Corrupt, "copy", message).with_key(self.key));
                 }
                 meta::etag(&head).unwrap_or_default().to_owned()

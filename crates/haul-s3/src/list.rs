@@ -281,7 +281,7 @@ pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option
     let page = parse(&body, config.etag_is_md5(), config.list_v1).map_err(Fault::broken)?;
     // Entries show by themselves whether they were asked for. Nothing does so only by what it is said to be of.
     match page.of.iter().any(|of| !of.is_empty()) && page.entries.is_empty() && page.of.iter().all(|of| of != prefix) {
-        true => Err(Fault::broken("the listing is of another folder than was asked for")),
+        true => Err(Fault::broken("the listing is of another directory than was asked for")),
         false => Ok(page),
     }
 }

@@ -24,7 +24,8 @@ pub async fn read(store: &Arc<dyn Store>, key: &Key, most: u64, mut take: impl F
         let piece = piece.map_err(|e| e.with_key(key))?;
         got += piece.len() as u64;
         if got > most {
-            return Err(Error::new(ErrorKind::Corrupt, "read", "it is larger than it can be").with_key(key));
+            let message = format!("file is implausibly large (more than {most} bytes)");
+            return Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(key));
         }
         take(&piece);
     }

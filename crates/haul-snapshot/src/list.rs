@@ -228,7 +228,7 @@ impl Reader {
                 false if line.starts_with(b"{\"haul_tree\":") => {
                     Err("its list has a format that this haul doesn't know: use a newer haul".into())
                 }
-                false => Err("not a list of a folder".into()),
+                false => Err("not a list of a directory".into()),
             };
         }
         let place = |why: String| format!("line {} of its list: {why}", self.lines);
@@ -245,7 +245,7 @@ impl Reader {
         let md5 = md5_of(self.hasher);
         let tree = match self.wrong {
             Some(wrong) => Err(wrong),
-            None if self.lines == 0 || !self.begun.is_empty() => Err("not a list of a folder".into()),
+            None if self.lines == 0 || !self.begun.is_empty() => Err("not a list of a directory".into()),
             None => self.gathered.as_it_is(),
         };
         (md5, tree)
@@ -423,9 +423,9 @@ mod tests {
         let md5 = r#""md5":"07070707070707070707070707070707""#;
         let file = |path: &str| format!(r#"{{"type":"file","path":"{path}","size":1,{md5}}}"#);
         for (text, why) in [
-            (line(&format!(r#""type":"file","path":"../x","size":1,{md5}"#)), "leads out of the folder"),
-            (line(&format!(r#""type":"file","path_hex":"2e2e2f78","size":1,{md5}"#)), "leads out of the folder"),
-            (line(&format!(r#""type":"file","path":"a/b","size":1,{md5}"#)), "its parent isn't a folder"),
+            (line(&format!(r#""type":"file","path":"../x","size":1,{md5}"#)), "leads out of the directory"),
+            (line(&format!(r#""type":"file","path_hex":"2e2e2f78","size":1,{md5}"#)), "leads out of the directory"),
+            (line(&format!(r#""type":"file","path":"a/b","size":1,{md5}"#)), "its parent isn't a directory"),
             (line(&format!(r#""type":"file","path":"a","path_hex":"61","size":1,{md5}"#)), "no path, or two"),
             (line(&format!(r#""type":"file","path":"a",{md5}"#)), "line 2 of its list: it has no size"),
             (line(&format!(r#""type":"disk","path":"a",{md5}"#)), "unknown type"),
@@ -435,9 +435,9 @@ mod tests {
             (line(r#""type":"link","path":"a""#), "no target, or two"),
             (format!("{HEAD}{}\n{}\n", file("b"), file("a")), "twice, or out of order"),
             (format!("{HEAD}{}\n{}\n", file("a"), file("a")), "twice, or out of order"),
-            (format!("{HEAD}{{\"type\":\"dir\",\"path\":\"a\"}}"), "not a list of a folder"),
+            (format!("{HEAD}{{\"type\":\"dir\",\"path\":\"a\"}}"), "not a list of a directory"),
             ("{\"haul_tree\":2}\n".into(), "use a newer haul"),
-            (String::new(), "not a list of a folder"),
+            (String::new(), "not a list of a directory"),
         ] {
             let told = parse(text.as_bytes()).unwrap_err();
             assert!(told.contains(why), "{told} isn't {why}");

@@ -90,7 +90,7 @@ pub fn check(name: &str) -> Result<(), String> {
     let wrong = |why: &str| Err(format!("a snapshot can't be called {name:?}: {why}"));
     match name {
         "" => wrong("a name has at least one letter"),
-        "." | ".." => wrong("that is a folder's own name"),
+        "." | ".." => wrong("that is a directory's own name"),
         _ if name.len() > LONGEST => wrong("a name has at most 200 bytes"),
         _ if name.contains(['/', '\\', '@', ':']) => wrong("a name has no / \\ @ or :"),
         _ if name.chars().any(char::is_control) => wrong("a name has no control characters"),

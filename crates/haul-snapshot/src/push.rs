@@ -129,7 +129,7 @@ async fn rounds(cx: &Cx, job: &Job, how: &How, state: &State, beside: &Beside) -
         };
         match scanned {
             Ok(scan) if round < LOOKS && !scan.vanished.is_empty() => {
-                tracing::info!("{} names went while the folder was looked at: looking again", scan.vanished.len());
+                tracing::info!("{} names went while the directory was looked at: looking again", scan.vanished.len());
             }
             Ok(scan) => {
                 let made = std::mem::take(&mut pushed.outcome);
@@ -199,12 +199,12 @@ fn tell_vanished(cx: &Cx, scan: &Scan, pushed: &mut Pushed) {
         return;
     }
     for key in &scan.vanished {
-        let message = "it went while the folder was looked at".into();
+        let message = "it went while the directory was looked at".into();
         cx.sink.emit(&Event::Notice { key: Some(key.clone()), message });
     }
     let message = format!(
-        "the version is made, but {} of the folder's names went while it was looked at, again and again: what was renamed may be \
-         missing. Run this again, or leave out with a filter what comes and goes",
+        "the version is made, but {} of the directory's names went while it was looked at, again and again: what was \
+         renamed may be missing. Run this again, or leave out with a filter what comes and goes",
         scan.vanished.len()
     );
     let error = Error::new(ErrorKind::Changed, "push", message).with_retry(Retry::Backoff);
@@ -622,10 +622,11 @@ mod tests {
                 assert!(errors.is_empty() && told.is_empty(), "{goes}: {errors:?} {told:?}");
                 continue;
             }
-            let message = "push: the version is made, but 1 of the folder's names went while it was looked at, again and again: \
-                           what was renamed may be missing. Run this again, or leave out with a filter what comes and goes";
+            let message = "push: the version is made, but 1 of the directory's names went while it was looked at, \
+                           again and again: what was renamed may be missing. Run this again, or leave out with a \
+                           filter what comes and goes";
             assert_eq!(errors, [message]);
-            assert_eq!(*told, ["a: it went while the folder was looked at"]);
+            assert_eq!(*told, ["a: it went while the directory was looked at"]);
         }
     }
 

@@ -375,7 +375,7 @@ fn sound(node: &Node) -> Result<(), String> {
         return wrong(node, "the path is longer than a disk takes");
     }
     if path.contains(&0) || path.split(|b| *b == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
-        return wrong(node, "the path leads out of the folder, or isn't one");
+        return wrong(node, "the path leads out of the directory, or isn't one");
     }
     match node.what {
         What::File(..) if path.ends_with(STORED_LINK) => {
@@ -401,7 +401,7 @@ fn check(tree: &Tree) -> Result<(), String> {
         if let Some(at) = node.path.iter().rposition(|b| *b == b'/')
             && !dirs.contains(&node.path[..at])
         {
-            return wrong(&node, "its parent isn't a folder");
+            return wrong(&node, "its parent isn't a directory");
         }
         if node.what == What::Dir {
             dirs.insert(node.path);
@@ -465,7 +465,7 @@ mod tests {
             assert!(tree(&[file(path)]).is_err(), "{path:?}");
         }
         let through = [of("a", What::Link(b"/etc")), file("a/passwd")];
-        assert_eq!(tree(&through).unwrap_err(), "\"a/passwd\": its parent isn't a folder");
+        assert_eq!(tree(&through).unwrap_err(), "\"a/passwd\": its parent isn't a directory");
         assert!(tree(&[file("a"), file("a/b")]).is_err());
         assert!(tree(&[file("a"), of("a", What::Link(b"b"))]).is_err());
         assert!(tree(&[of("a", What::Link(b""))]).is_err());

@@ -75,12 +75,12 @@ pub async fn tree(store: &Arc<dyn Store>, record: &Record) -> Result<Tree> {
     bounded::read(store, &key, record.tree_size, |piece| reader.take(piece)).await?;
     let (md5, tree) = reader.end();
     if md5 != record.tree {
-        return Err(wrong("the list of the folder doesn't match its name".into()));
+        return Err(wrong("the list of the directory doesn't match its name".into()));
     }
     let tree = tree.map_err(wrong)?;
     match tree.totals() == record.totals {
         true => Ok(tree),
-        false => Err(wrong("the list of the folder isn't the one of this record".into())),
+        false => Err(wrong("the list of the directory isn't the one of this record".into())),
     }
 }
 

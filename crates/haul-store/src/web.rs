@@ -79,7 +79,7 @@ impl Web {
         let named = if typed.contains("://") { typed.to_owned() } else { format!("https://{typed}") };
         let root = Url::parse(&named).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let mut root =
-            root.ok_or_else(|| bad(format!("url {typed:?} isn't the address of a folder: write https://HOST/PATH")))?;
+            root.ok_or_else(|| bad(format!("url {typed:?} isn't a directory's address: write https://HOST/PATH")))?;
         root.set_query(None);
         root.set_fragment(None);
         let mut own = headers;

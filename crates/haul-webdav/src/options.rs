@@ -20,7 +20,7 @@ const BASE: OptionSpec = OptionSpec {
 pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "url",
-        help: "Address of the folder, such as https://cloud.example.com/remote.php/dav/files/USER.",
+        help: "Address of the directory, such as https://cloud.example.com/remote.php/dav/files/USER.",
         ..BASE
     },
     OptionSpec {

@@ -203,7 +203,7 @@ impl Ledger {
         }
         self.report().totals.not_deleted += count;
         let message =
-            "could not make way for it: --max-delete doesn't allow to delete what the directory of that name holds";
+            "can't replace a non-empty directory with a file: it holds more than --max-delete allows to delete";
         Err(Error::new(ErrorKind::Limit, "write", message).with_key(dir))
     }
 }

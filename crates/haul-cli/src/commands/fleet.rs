@@ -70,7 +70,7 @@ enum What {
     Report(ReportArgs),
     /// Cancel a job: its workers stop
     ///
-    /// What is transferred stays. haul purge removes the job's folder.
+    /// What is transferred stays. haul purge removes the job's directory.
     Cancel(CancelArgs),
 }
 
@@ -79,7 +79,7 @@ enum What {
 struct CreateArgs {
     #[command(flatten)]
     ends: Ends,
-    /// The job's folder, which all workers see: a path on a remote, or a shared directory
+    /// The job's directory, which all workers see: on a remote, or on a shared file system
     #[arg(long, value_name = "STORE:JOB", required = true)]
     at: OsString,
     /// Delete extra files at DEST, as sync does
@@ -143,7 +143,7 @@ struct CancelArgs {
 
 #[derive(clap::Args, Debug)]
 struct JobArg {
-    /// The job's folder
+    /// The job's directory
     #[arg(value_name = "STORE:JOB")]
     job: OsString,
 }
@@ -399,7 +399,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
         line: Arc::new(|error| error::verdict(&error.to_report().into()).line),
     };
     let ended = worker.work().await?;
-    tracing::info!("{} requests to the job's folder", board.requests());
+    tracing::info!("{} requests to the job's directory", board.requests());
     match ended {
         Ended::NothingLeft(summary) => {
             print::line(&text(&summary))?;

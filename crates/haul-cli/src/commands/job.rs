@@ -293,7 +293,10 @@ pub fn journal(
         Ok(journal) => Ok(Some(journal)),
         Err(error) if ctx.resumes && error.kind() == ErrorKind::Busy => Err(anyhow!("job {id} is running now")),
         Err(error) => {
-            tracing::warn!("No journal: {}. Large files begin again if this run is cut short", error.message());
+            tracing::warn!(
+                "No journal: {}. An interrupted run will restart large files from the beginning",
+                error.message()
+            );
             Ok(None)
         }
     }

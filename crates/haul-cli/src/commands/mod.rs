@@ -179,7 +179,7 @@ pub enum Command {
     Far(far::Args),
     /// Run one job by many workers, on any number of machines
     ///
-    /// The job is a folder in a store that all workers see. Any scheduler that starts copies of one command can start them.
+    /// The job is a directory in a store that all workers see. Any scheduler that starts copies of one command can start them.
     /// docs/clusters.md has scripts for Slurm, Kubernetes, Ray, Dask and a list of hosts.
     ///
     /// Example: haul fleet create s3:old/data gcs:new/data --sync --at s3:jobs/move-1

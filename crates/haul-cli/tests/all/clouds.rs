@@ -105,7 +105,7 @@ fn a_rate_limit_is_found_and_kept() {
     let report = cloud.report();
     assert!(report.throttled < 60, "{} of {} requests were refused", report.throttled, report.total_requests);
     assert!(ran.err.contains("Requests:      up "), "{}", ran.err);
-    assert!(ran.err.contains(" a second (the other side throttles)"), "{}", ran.err);
+    assert!(ran.err.contains(" a second (throttled by server)"), "{}", ran.err);
 }
 
 /// `--tpslimit` is one limit for the whole run: both sides, and all jobs of a line with several sources, keep to it together.

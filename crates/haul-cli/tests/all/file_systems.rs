@@ -335,7 +335,7 @@ fn exfat_gets_times_and_says_what_it_does_not_take() {
     let ran = lab.haul(&["copy", "-a", "@odd", "@win/odd"]).code(1);
     for said in [
         "a:b: Failed to copy: name can't be stored on this file system: it doesn't take \" * : < > ? \\ | or control",
-        "link: Failed to write: a symbolic link can't be made here: the file system has none, or its folder is immutable",
+        "link: Failed to write: a symbolic link can't be made: the file system has none, or its directory is immutable",
     ] {
         assert!(ran.err.contains(said), "{said:?} isn't in {}", ran.err);
     }

@@ -20,7 +20,7 @@ const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const MIB: usize = 1 << 20;
 const TIME: u64 = 1_600_000_000_123_456_789;
 const OLD: u64 = 1_500_000_000_000_000_000;
-const LOST: &str = "what was written was lost when the file was closed";
+const LOST: &str = "write error reported on close";
 
 /// The folder `net`, on a network's file system that holds what is in the folder `real`.
 fn site(habits: Habits) -> Option<(Lab, Mounted)> {

@@ -522,7 +522,8 @@ fn two_of_one_job_at_once_are_both_right() {
     assert!(until(|| sim.report().bytes_in >= 10 * MIB));
     let second = start(&lab, &["copy", "@src", "c:b"]);
     let (first, second) = (lab.end(first).ok(), lab.end(second).ok());
-    let said = "No journal: another haul is doing the same job now. Large files begin again if this run is cut short";
+    let said = "No journal: another haul is doing the same job now. \
+                An interrupted run will restart large files from the beginning";
     assert!(second.err.contains(said) && !first.err.contains("No journal"), "{}", second.err);
     assert!(sim.get("b", b"big").unwrap().bytes == bytes);
     assert_eq!(sim.report().unfinished_uploads, 0);

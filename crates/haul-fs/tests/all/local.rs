@@ -246,7 +246,7 @@ async fn a_planted_link_does_not_lead_out_of_the_destination() {
         for key in ["d/victim", "d/sub/x"] {
             let error = put(&store, key, b"new", WriteSpec::default()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-            assert!(error.message().contains("leads out of the folder"), "{error}");
+            assert!(error.message().contains("leads out of the directory"), "{error}");
             assert!(copy(&store, &store, vec![item("source", key, 3)]).await.remove(0).is_err());
         }
         assert!(store.delete(vec![(Key::new("d/victim"), None)]).await.remove(0).is_err());

@@ -360,7 +360,7 @@ async fn an_empty_listing_is_of_the_folder_that_was_asked_for() {
     };
     let script = script(vec![page("other/"), page(""), page("")]).await;
     let (store, _) = open(&script, &[]);
-    assert_eq!(steps(&store).await, ["lost from : the listing is of another folder than was asked for"]);
+    assert_eq!(steps(&store).await, ["lost from : the listing is of another directory than was asked for"]);
     assert_eq!(steps(&store).await, ["end"]);
 }
 
@@ -375,7 +375,10 @@ async fn a_moved_key_stays_if_its_copy_is_something_else() {
     let (store, meters) = open(&script, &[]);
     let want = Some(Version::new("a".repeat(32)));
     let error = copy_as(&store, want.clone(), CopyHow::Rename).await.unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ErrorKind::Corrupt, "the copy has another md5: its source stays"));
+    assert_eq!(
+        (error.kind(), error.message()),
+        (ErrorKind::Corrupt, "checksum mismatch after copy (md5); its source is kept")
+    );
     assert_eq!(meters.requests().get("DeleteObject"), None);
     copy_as(&store, want, CopyHow::Rename).await.unwrap();
     assert_eq!(meters.requests()["DeleteObject"], 1);

@@ -113,7 +113,7 @@ impl RemoteIndex {
     ) -> Option<Arc<RemoteIndex>> {
         let name = store.locator().to_string();
         if store.caps().page.is_none() {
-            tracing::info!("{name}: it doesn't list in pages, so no index is kept of it");
+            tracing::info!("{name}: no index, because this kind of store can't be listed in pages");
             return None;
         }
         let whose = whose(&**store);

@@ -195,6 +195,6 @@ impl Planner {
 
 /// The error for a file that can't be written to `key`.
 pub(crate) fn no_way(key: &Key) -> Error {
-    let message = "could not make way for it: a directory of that name is there and holds something";
+    let message = "can't replace a non-empty directory with a file";
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }

@@ -151,7 +151,7 @@ impl Mover {
         }
         let proved = match order.src.hashes.agree(&stored.hashes) {
             Some((algo, false)) if !self.job.write.ignore_checksum => {
-                return Err(Error::new(ErrorKind::Corrupt, "copy", format!("the copy has another {algo}")));
+                return Err(Error::new(ErrorKind::Corrupt, "copy", format!("checksum mismatch after copy ({algo})")));
             }
             Some((algo, true)) => Some(algo),
             _ => None,

@@ -324,7 +324,7 @@ async fn note(journal: &Journal, sink: &dyn Sink, opened: Opened) -> Option<Writ
         Ok(write) => write,
         Err(error) => {
             let why = error.message();
-            let message = format!("No journal: {why}. Large files begin again if this run is cut short");
+            let message = format!("No journal: {why}. An interrupted run will restart large files from the beginning");
             sink.emit(&Event::Notice { key: None, message });
             None
         }

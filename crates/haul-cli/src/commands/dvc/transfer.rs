@@ -78,7 +78,7 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
         let found = look(&cx.dst, &wanted, promised(&opened.repo, earlier), proof, ahead).await?;
         if !found.lost.is_empty() {
             tracing::warn!(
-                "The remote lost {} of directories that it has the lists of; sending them again",
+                "{} missing from the remote although the directory was pushed; sending again",
                 files(found.lost.len() as u64)
             );
         }

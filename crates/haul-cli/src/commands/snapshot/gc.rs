@@ -27,9 +27,9 @@ pub struct Args {
     /// Otherwise their marks count until the store hasn't seen them renewed for an hour.
     #[arg(long)]
     ignore_marks: bool,
-    /// How long to wait before deleting, so that every client sees this run's mark [default: 65s in folders, 0s elsewhere]
+    /// How long to wait before deleting, so that every client sees this run's mark [default: 65s in directories, 0s elsewhere]
     ///
-    /// Clients of network file systems may show a folder as it was a minute ago. On a disk of this machine use 0s.
+    /// Clients of network file systems may show a directory as it was a minute ago. On a disk of this machine use 0s.
     #[arg(long, value_name = "DURATION", value_parser = span)]
     settle: Option<Span>,
 }

@@ -118,12 +118,12 @@ fn this_process() -> String {
     format!("{}, process {}", crate::machine::host(), std::process::id())
 }
 
-/// `3 files, 2 folders, 1 symlink, 5 KiB`.
+/// `3 files, 2 directories, 1 symlink, 5 KiB`.
 fn in_words(totals: &Totals) -> String {
-    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let mut words = vec![count(totals.files, "file")];
-    let rest = [(totals.dirs, "folder"), (totals.links, "symlink")];
-    words.extend(rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(*n, what)));
+    let count = |n: u64, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
+    let mut words = vec![count(totals.files, "file", "files")];
+    let rest = [(totals.dirs, "directory", "directories"), (totals.links, "symlink", "symlinks")];
+    words.extend(rest.iter().filter(|(n, ..)| *n > 0).map(|(n, one, more)| count(*n, one, more)));
     words.push(size_text(totals.bytes));
     words.join(", ")
 }
@@ -136,6 +136,8 @@ mod tests {
     fn what_a_version_holds_is_said_in_words() {
         let totals = Totals { files: 1, bytes: 2048, dirs: 0, links: 2 };
         assert_eq!(in_words(&totals), "1 file, 2 symlinks, 2 KiB");
+        let totals = Totals { files: 2, bytes: 5, dirs: 1, links: 1 };
+        assert_eq!(in_words(&totals), "2 files, 1 directory, 1 symlink, 5 B");
         assert_eq!(in_words(&Totals::default()), "0 files, 0 B");
     }
 }

@@ -58,7 +58,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let pulled = pull(&cx, &job, &version).await;
     if let Some(more) = pulled.more.filter(|more| *more > 0 && job.verb == Verb::Copy) {
         let files = if more == 1 { "1 file".into() } else { format!("{more} files") };
-        tracing::warn!("{files} that {label} doesn't have left as they are: --delete deletes such");
+        tracing::warn!("Kept {files} not in {label}; use --delete to remove them");
     }
     Ok(Outcome::Job(Box::new(pulled.report)))
 }

@@ -163,7 +163,7 @@ fn what_was_lost_is_found_by_the_sample_or_by_looking() {
     let ran = site.haul(&["dvc", "push"]).ok();
     assert_eq!(ran.out, "2000 files pushed\n");
     assert!(
-        ran.err.contains("The remote lost 2000 files of directories that it has the lists of; sending them again"),
+        ran.err.contains("2000 files missing from the remote although the directory was pushed; sending again"),
         "{}",
         ran.err
     );

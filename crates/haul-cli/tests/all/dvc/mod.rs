@@ -360,7 +360,7 @@ fn no_name_leads_out_of_the_workspace() {
     fs::remove_dir_all(site.repo.join("data/sub")).unwrap();
     std::os::unix::fs::symlink(&outside, site.repo.join("data/sub")).unwrap();
     let ran = site.haul(&["dvc", "checkout"]).code(1);
-    assert!(ran.err.contains("a folder is to be here, and something else is in its place"), "{}", ran.err);
+    assert!(ran.err.contains("a directory is to be here, and something else is in its place"), "{}", ran.err);
     assert_eq!(names(&outside).len(), 0);
     let text = fs::read_to_string(site.repo.join("data.dvc")).unwrap();
     site.write("evil.dvc", text.replace("path: data", "path: ../outside/x").as_bytes());

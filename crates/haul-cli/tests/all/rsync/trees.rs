@@ -118,8 +118,8 @@ fn what_a_followed_link_leads_to_stays_when_sources_go() {
     let Some(oracle) = Oracle::new(setup) else { return };
     for follow in ["--copy-unsafe-links", "-L", "-k"] {
         let (code, _, errors) = oracle.haul(&["-a", follow, "--remove-source-files", "s/", "dst"]);
-        let line =
-            "haul rsync: delete \"up/o\" failed: a symbolic link on the way leads out of the folder: remove the link";
+        let line = "haul rsync: delete \"up/o\" failed: \
+                    a symbolic link on the way leads out of the directory: remove the link";
         assert!(code == Some(23) && errors.lines().any(|told| told == line), "{follow}: {code:?} {errors}");
         let read = |name: &str| fs::read_to_string(oracle.folder().join(name)).unwrap_or_default();
         for side in ["dst/up", "out"] {
@@ -237,7 +237,7 @@ fn links_to_directories_stay_with_k() {
     let Some(oracle) = Oracle::new(&[DIRLINKS, "ln -sfn ../out dst/d; touch dst/gone"].concat()) else { return };
     let (code, _, errors) = oracle.haul(&["-aK", "--delete", "s/", "dst"]);
     assert_eq!(code, Some(23), "nothing is written outside");
-    assert!(errors.contains("\"d/\" failed: a symbolic link on the way leads out of the folder"), "{errors}");
+    assert!(errors.contains("\"d/\" failed: a symbolic link on the way leads out of the directory"), "{errors}");
     let there = |name: &str| oracle.folder().join(name).symlink_metadata().is_ok();
     assert!(
         there("dst/t") && !there("dst/gone") && there("dst/d") && !there("out/1"),
@@ -281,7 +281,7 @@ find s dst out -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
     for more in [&["s/up"][..], &["s/up", "s/d"]] {
         let (code, _, errors) = oracle.haul(&[&["-aK", "--delete"][..], more, &["dst"]].concat());
         assert_eq!(code, Some(23), "{errors}");
-        assert!(errors.contains("\"up/\" failed: a symbolic link on the way leads out of the folder"), "{errors}");
+        assert!(errors.contains("\"up/\" failed: a symbolic link on the way leads out of the directory"), "{errors}");
         let at = |name: &str| oracle.folder().join(name);
         assert!(!at("out/u").exists() && at("out/o").exists() && at("dst/up").is_symlink());
     }

@@ -81,7 +81,7 @@ fn there_and_back(site: &Site, remote: &str) {
     fs::set_permissions(site.path("out/empty/deep"), fs::Permissions::from_mode(0o777)).unwrap();
     site.write("out/more/file", b"mine");
     let ran = site.haul(&["snapshot", "pull", remote, "src", "@out"]).ok();
-    let left = format!("1 file that {} doesn't have left as they are: --delete deletes such", version.trim());
+    let left = format!("Kept 1 file not in {}; use --delete to remove them", version.trim());
     assert!(ran.err.contains(&left), "{}", ran.err);
     assert_eq!(fs::read(site.path("out/more/file")).unwrap(), b"mine");
     let ran = site.haul(&["snapshot", "pull", "--delete", "--dry-run", remote, "src", "@out"]).ok();
