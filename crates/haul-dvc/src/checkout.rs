@@ -282,7 +282,11 @@ fn make_folder(root: &Path, folder: &str) -> Result<()> {
         match Facts::get(&path, false).map_err(|e| io_error("make directory", &path, e))? {
             Some(facts) if facts.is_dir() => {}
             Some(_) => {
-                return Err(invalid("checkout", &path, "a directory is to be here, and something else is in its place"));
+                return Err(invalid(
+                    "checkout",
+                    &path,
+                    "a directory is to be here, and something else is in its place",
+                ));
             }
             None => fs::create_dir(&path).map_err(|e| io_error("make directory", &path, e))?,
         }
