@@ -147,6 +147,7 @@ fn refuse_what_would_be_ignored(root: &Command, line: &Line<'_>) -> Result<(), U
 }
 
 struct Line<'a> {
+    root: &'a Command,
     current: &'a Command,
     is_root: bool,
     /// The command reads the rest of the line by itself.
@@ -164,6 +165,7 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn new(root: &'a Command) -> Self {
         Line {
+            root,
             current: root,
             is_root: true,
             raw: false,
@@ -231,8 +233,8 @@ impl<'a> Line<'a> {
         let name = String::from_utf8_lossy(name);
         let Some((flag, global)) = self.find(|f| f.long.as_deref() == Some(name.as_ref())) else {
             let longs = self.locals.iter().chain(&self.globals).filter_map(|f| f.long.as_deref());
-            let near = nearest(&name, longs);
-            let near = near.map_or("see haul help flags".into(), |n| format!("did you mean --{n}?"));
+            let near = nearest(&name, longs).map(|n| format!("did you mean --{n}?"));
+            let near = self.elsewhere(&name).or(near).unwrap_or_else(|| "see haul help flags".into());
             return Err(Usage(format!("unknown flag --{name} ({near})")));
         };
         let value = match (flag.takes, value) {
@@ -276,6 +278,13 @@ impl<'a> Line<'a> {
     }
 
     /// The flag that matches, the command's own first; true when it belongs to no command.
+    /// Which other commands have a flag of just this name.
+    fn elsewhere(&self, name: &str) -> Option<String> {
+        let has = |command: &&Command| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+        let commands: Vec<_> = self.root.get_subcommands().filter(has).map(Command::get_name).collect();
+        (!commands.is_empty()).then(|| format!("only {} has it", commands.join(", ")))
+    }
+
     fn find(&self, is: impl Fn(&Flag) -> bool) -> Option<(Flag, bool)> {
         let local = self.locals.iter().find(|f| is(f)).map(|f| (f.clone(), false));
         local.or_else(|| self.globals.iter().find(|f| is(f)).map(|f| (f.clone(), true)))
@@ -513,6 +522,7 @@ mod tests {
         for (given, message) in [
             ("obscure --transferz 3", "unknown flag --transferz (did you mean --transfers?)"),
             ("obscure --zzzzzz", "unknown flag --zzzzzz (see haul help flags)"),
+            ("ls --csv r:", "unknown flag --csv (only lsf has it)"),
             ("obscure -Pz", "unknown flag -z in -Pz (see haul help flags)"),
             ("obscure -z", "unknown flag -z (see haul help flags)"),
             ("cp x y", "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),

@@ -4,6 +4,7 @@
 //! knowing one is knowing all. No store imports another.
 
 pub mod batch;
+mod bearer;
 pub mod blocks;
 pub mod body;
 pub mod disk;

@@ -1,7 +1,7 @@
 //! Requests to stores that are folders at a URL (`http`, `webdav`): counted, in lanes, with the user's headers and ours; and what
 //! such servers say of a file in their headers.
 
-use crate::{Caps, Changed, Direction, Lanes, Meters, OpenRequest, Payload, body::Pieces, tree};
+use crate::{Caps, Changed, Direction, Lanes, Meters, OpenRequest, Payload, bearer::TokenCommand, body::Pieces, tree};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version};
@@ -25,6 +25,8 @@ pub struct Web {
     pub lanes: Arc<Lanes>,
     /// Headers of every request to this host.
     headers: HeaderMap,
+    /// Gives out the token that stands in for user and password.
+    token: Option<TokenCommand>,
 }
 
 /// One request.
@@ -102,7 +104,8 @@ impl Web {
         let http = Http::new(&request.net, root.scheme() == "https")?;
         let host = authority(&root);
         let lanes = request.net.roads.to(&format!("{kind}:{}://{host}", root.scheme()), &host);
-        Ok(Web { root, http, net: request.net.clone(), meters: request.meters.clone(), lanes, headers: own })
+        let token = request.options.get("bearer_token_command").and_then(|typed| TokenCommand::new(typed));
+        Ok(Web { root, http, net: request.net.clone(), meters: request.meters.clone(), lanes, headers: own, token })
     }
 
     /// Where `key` is.
@@ -166,7 +169,30 @@ impl Web {
         Err(Fault::new(ErrorKind::Invalid, Retry::Never, "the server points from one place to another without an end"))
     }
 
+    /// Sends a request, and once more with another token if the command gives one.
     async fn send(&self, call: &Call, own: bool) -> Tried<(Reply, crate::lanes::Pass)> {
+        let Some(command) = self.token.as_ref().filter(|_| own) else { return self.send_once(call, own, None).await };
+        let told = |error: Error| Fault::new(error.kind(), error.retry(), error.message());
+        let token = command.get(None).await.map_err(told)?;
+        let (reply, pass) = self.send_once(call, own, Some(token.clone())).await?;
+        if reply.status != StatusCode::UNAUTHORIZED {
+            return Ok((reply, pass));
+        }
+        let fresh = command.get(Some(&token)).await.map_err(told)?;
+        if fresh == token {
+            return Ok((reply, pass));
+        }
+        let _ = reply.bytes().await;
+        pass.end(haul_core::concurrency::Outcome::Done);
+        self.send_once(call, own, Some(fresh)).await
+    }
+
+    async fn send_once(
+        &self,
+        call: &Call,
+        own: bool,
+        token: Option<HeaderValue>,
+    ) -> Tried<(Reply, crate::lanes::Pass)> {
         self.net.gate.pass().await;
         let pass = self.lanes.lane(call.direction).enter().await;
         self.meters.request(call.kind);
@@ -177,6 +203,9 @@ impl Web {
         }
         if own {
             self.net.headers.add(call.direction, &mut headers);
+        }
+        if let Some(token) = token {
+            headers.insert(header::AUTHORIZATION, token);
         }
         if self.net.dump_headers {
             let shown: Vec<_> = headers.iter().filter(|(name, _)| *name != header::AUTHORIZATION).collect();

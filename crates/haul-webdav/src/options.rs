@@ -47,6 +47,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec { name: "bearer_token", help: "Token to send instead of user and password.", secret: true, ..BASE },
     OptionSpec {
+        name: "bearer_token_command",
+        help: "Command that prints such a token, such as oidc-token ACCOUNT. It is run again when the server refuses the token.",
+        advanced: true,
+        ..BASE
+    },
+    OptionSpec {
         name: "nextcloud_chunk_size",
         help: "Nextcloud: a larger file goes in chunks of this size, several at once, and is resumed after an interruption. Decrease \
                it if a proxy refuses larger requests. 0: files go as a whole.",

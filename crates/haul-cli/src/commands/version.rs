@@ -16,12 +16,13 @@ pub async fn run(_: Args, _: &Context) -> Result<Outcome> {
     };
     let stores: Vec<&str> = registry::kinds().iter().map(|kind| kind.name).collect();
     print::line(&format!(
-        "haul v{}\n- commit: {commit}\n- os/type: {}\n- os/arch: {}\n- built for: {}\n- stores: {}",
+        "haul v{}\n- commit: {commit}\n- os/type: {}\n- os/arch: {}\n- built for: {}\n- stores: {}\n- ncdu: {}",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::OS,
         std::env::consts::ARCH,
         env!("HAUL_BUILT_FOR"),
-        stores.join(", ")
+        stores.join(", "),
+        if cfg!(feature = "ncdu") { "yes" } else { "no" }
     ))?;
     Ok(Outcome::Done)
 }

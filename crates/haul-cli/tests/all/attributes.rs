@@ -317,7 +317,7 @@ fn names_of_one_file_are_mended() {
         fs::hard_link(src.join("z/three"), src.join("a/one")).unwrap();
         let ran = haul(&place, "sync -aH -v @src @dst").ok();
         assert_same(&src, &dst);
-        assert_eq!(ran.err.matches("Copied").count(), 1, "{}", ran.err);
+        assert_eq!(ran.err.matches(": Copied").count(), 1, "{}", ran.err);
         let ran = haul(&place, "move -aH -v @src @moved").ok();
         assert_same(&dst.join("z"), &place.path().join("moved/z"));
         assert_eq!(fs::metadata(place.path().join("moved/a/one")).unwrap().nlink(), 3, "{}", ran.err);

@@ -37,7 +37,7 @@ fn version() {
     assert!(
         out.contains("\n- os/type: linux\n")
             && out.ends_with(
-                "\n- stores: local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, far, webdav, crypt, memory, pack\n"
+                "\n- stores: local, s3, azureblob, box, drive, dropbox, gcs, onedrive, http, sftp, far, webdav, crypt, memory, pack\n- ncdu: yes\n"
             ),
         "{out}"
     );

@@ -1,12 +1,19 @@
 //! The real binary and Nextcloud: large files in chunks, killed, gone on with, beside rclone.
 
+use bytes::Bytes;
 use haul_testkit::{
     folder::{noise, write},
     lab::{Lab, until},
     nextcloud::Nextcloud,
+    serve::Server,
     web_servers::{Make, WebServer},
 };
-use std::fs;
+use http_body_util::{BodyExt as _, Full};
+use hyper::Response;
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const MIB: usize = 1 << 20;
@@ -101,4 +108,41 @@ fn a_directory_whose_time_the_server_does_not_take_is_no_error() {
     write(&lab.path("src/d/f"), b"1", TIME);
     lab.haul(&["copy", "@src", "c:to"]).ok();
     assert_eq!(lab.haul(&["lsf", "-R", "--format", "pt", "c:to"]).ok().out.matches("2020-09-13").count(), 1);
+}
+
+/// A server that takes a token once, and only the next one after that, as it is with tokens that expire.
+#[test]
+fn a_token_comes_from_a_command_and_is_renewed_when_it_is_refused() {
+    let lab = Lab::new(HAUL);
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let own = seen.clone();
+    let server = Server::start(move |request, _| {
+        let own = own.clone();
+        async move {
+            let token =
+                request.headers().get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+            own.lock().expect("no panic").push(token.to_owned());
+            let is_good = token == "Bearer token-2";
+            let folder = "<D:response><D:href>/dav/</D:href><D:propstat><D:prop><D:resourcetype><D:collection/>\
+                </D:resourcetype></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>";
+            let text = format!("<?xml version=\"1.0\"?><D:multistatus xmlns:D=\"DAV:\">{folder}</D:multistatus>");
+            let text = if is_good { text } else { String::new() };
+            let mut response = Response::new(Full::new(Bytes::from(text)).map_err(|e| match e {}).boxed_unsync());
+            *response.status_mut() = if is_good { 207 } else { 401 }.try_into().expect("a status");
+            Ok(response)
+        }
+    })
+    .expect("started");
+    let section = format!(
+        "[dav]\ntype = webdav\nurl = {}/dav/\nbearer_token_command = sh -c \"echo x >> {1}; echo token-$(wc -l < {1})\"\n",
+        server.endpoint(),
+        lab.path("count").display()
+    );
+    fs::write(lab.config(), section).expect("config");
+    let ran = lab.haul(&["lsf", "dav:"]).ok();
+    assert_eq!(ran.out, "");
+    let seen = seen.lock().expect("no panic");
+    assert_eq!(seen[..2], ["Bearer token-1", "Bearer token-2"]);
+    assert!(seen[1..].iter().all(|token| token == "Bearer token-2"), "{seen:?}");
+    assert_eq!(fs::read_to_string(lab.path("count")).expect("asked").lines().count(), 2);
 }

@@ -198,7 +198,9 @@ fn no_dependency_is_unused() {
         for (section, text) in [("[dependencies]", used(&folders[..1])), ("[dev-dependencies]", used(&folders))] {
             let Some(rest) = manifest.split(section).nth(1) else { continue };
             let lines = rest.split("\n[").next().unwrap_or_default().lines();
-            for dependency in lines.filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| !name.is_empty()) {
+            for dependency in
+                lines.filter_map(|line| line.split(['.', ' ', '=']).next()).filter(|name| !name.is_empty())
+            {
                 // Its library has another name than the package.
                 let library = if dependency == "md-5" { "md5".to_owned() } else { dependency.replace('-', "_") };
                 let named = ["::", " as ", ";", "!", ","].iter().any(|end| text.contains(&format!("{library}{end}")));
