@@ -373,13 +373,16 @@ impl Write {
         }
     }
 
-    /// The error of a content that isn't what was sent, which doesn't stay.
-    async fn refused(&self, item: Item, other: String, mtime: Option<Mtime>) -> Error {
-        let left = match change::take_back(&self.service, &self.key, &item, mtime).await {
+    /// The error of a content that isn't what was sent. It doesn't stay where the next run would take it for what was sent: with its size.
+    async fn refused(&self, item: Item, bytes: u64, other: String, mtime: Option<Mtime>) -> Error {
+        let is_rewritten = is_rewritten(self.key.name());
+        let stays = is_rewritten && item.size != Some(bytes);
+        let taken = if stays { Ok(()) } else { change::take_back(&self.service, &self.key, &item, mtime).await };
+        let left = match taken {
             Ok(()) => String::new(),
             Err(error) => format!("; it could not be taken back ({})", error.message()),
         };
-        if is_rewritten(self.key.name()) {
+        if is_rewritten {
             // It would be so each time.
             let why = format!(
                 "the service has {other}: SharePoint writes into Office and HTML files what it knows of them. Copy these with --ignore-size and --ignore-checksum{left}"
@@ -411,7 +414,7 @@ impl Write {
             theirs.agree(ours).filter(|(_, same)| !same).map(|(algo, _)| format!("another {algo}"))
         };
         if let Some(other) = other.filter(|_| !self.spec.size_may_differ) {
-            return Err(self.refused(item, other, mtime).await);
+            return Err(self.refused(item, bytes, other, mtime).await);
         }
         // A time that was learnt only as the bytes passed.
         if let Some(mtime) = mtime.filter(|mtime| item.mtime().is_none_or(|there| there.secs() != mtime.secs())) {
