@@ -214,7 +214,15 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
     };
     let stored = match source.is_document() {
         true => Stored { version: File { format: source.format, ..made.clone() }.version(), ..Stored::default() },
-        false => settled(&made, source.size(), &source.hashes(), &item.to)?,
+        false => match settled(&made, source.size(), &source.hashes(), &item.to) {
+            Err(error) if !moves => {
+                let gone = service.remove(&made.id).await;
+                let left = gone.err().map(|_| "; it could not be removed").unwrap_or_default();
+                let message = format!("{}{left}", error.message());
+                return Err(Error::new(error.kind(), OP, message).with_key(&item.to));
+            }
+            settled => settled?,
+        },
     };
     let replace = &item.spec.replace;
     let arriving = Arriving { op: OP, key: &item.to, name: &shown, replace, parent, before: None, again: false };

@@ -101,6 +101,12 @@ impl File {
         (self.created_time.parse().ok(), &self.id)
     }
 
+    /// Made within the last minute, as far as clocks agree.
+    pub fn is_young(&self) -> bool {
+        let made = self.created_time.parse::<jiff::Timestamp>().ok();
+        made.is_some_and(|made| jiff::Timestamp::now().duration_since(made).abs() < jiff::SignedDuration::from_mins(1))
+    }
+
     /// Hashes of the whole content, by the service.
     pub fn hashes(&self) -> Hashes {
         let all =

@@ -17,12 +17,16 @@ use serde_json::{Value, json};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 use tokio::sync::OnceCell;
 
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Locks that all names share.
 const NAMES: usize = 1024;
+/// Those who make one folder at once agree within some requests: so long it is waited for, each time.
+const AGREED: [Duration; 4] =
+    [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800), Duration::from_millis(1600)];
 /// Ids that are asked for at once.
 const IDS: usize = 100;
 
@@ -337,8 +341,20 @@ impl Service {
         self.start.get_or_try_init(ask).await.cloned()
     }
 
-    /// What has exactly this name in a folder, by one question.
+    /// What has exactly this name in a folder, by one question. Where several have just made a folder of this name it waits until they
+    /// have agreed on one.
     pub async fn look(&self, parent: &str, name: &str, key: &Key) -> Result<Named> {
+        for wait in AGREED {
+            let named = self.look_now(parent, name, key).await?;
+            if named.folders.len() < 2 || !named.folders.iter().any(File::is_young) {
+                return Ok(named);
+            }
+            tokio::time::sleep(wait).await;
+        }
+        self.look_now(parent, name, key).await
+    }
+
+    async fn look_now(&self, parent: &str, name: &str, key: &Key) -> Result<Named> {
         let mut named = Named::default();
         for file in self.named(parent, name).await.map_err(|refused| refused.at("find", key))? {
             match self.followed(file).await.map_err(|refused| refused.at("find", key))? {
@@ -476,7 +492,7 @@ impl Service {
     /// Of the directories that several made at once by one name, the one that all of them take: `made` is our own. It goes, if it isn't
     /// the one.
     async fn eldest(&self, parent: &str, name: &str, key: &Key, made: String) -> Result<String> {
-        let there = self.look(parent, name, key).await?.folders;
+        let there = self.look_now(parent, name, key).await?.folders;
         let eldest = there.iter().filter(|folder| folder.via.is_empty()).min_by_key(|folder| folder.seniority());
         let is_listed = there.iter().any(|folder| folder.id == made);
         let Some(eldest) = eldest.filter(|eldest| is_listed && eldest.id != made) else { return Ok(made) };

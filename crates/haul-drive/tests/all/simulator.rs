@@ -1,5 +1,6 @@
 //! The contract on the simulator of the test kit, which rclone has passed; and what only this service does.
 
+use crate::standing::moved;
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Entry, ErrorKind, Key, Listed, Mtime};
@@ -400,5 +401,9 @@ async fn bytes_that_came_wrong_are_never_taken_for_the_sources() {
     // What is new doesn't stay at all.
     sim.spoil("upload.create", 0, Fault::Garbled);
     assert_eq!(put(&*store, "g", b"new").await.unwrap_err().kind(), ErrorKind::Corrupt);
+    sim.spoil("copy", 0, Fault::Garbled);
+    let copy = moved(&*store, "f", "g", CopyHow::Copy);
+    let error = store.copy(copy, Default::default()).await.remove(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert_eq!(listed(&*store).await, ["f", "end"]);
 }

@@ -437,6 +437,11 @@ impl State {
         Ok(asked.told(FILE_FIELDS, &facts))
     }
 
+    /// What becomes of bytes.
+    fn kept(&self, bytes: Bytes) -> Bytes {
+        if self.garbles { bytes.iter().map(|byte| byte ^ 1).collect() } else { bytes }
+    }
+
     fn copy(&mut self, asked: &Asked, id: &str) -> Result<Reply, Reply> {
         let source = self.visible(asked, id)?.clone();
         if source.mime == FOLDER {
@@ -452,7 +457,7 @@ impl State {
         let mut file = self.create(&facts, Some(&source.mime))?;
         let revision = self.space.count();
         file.exports = source.exports;
-        file.content = source.content.map(|content| Content::new(content.bytes, revision));
+        file.content = source.content.map(|content| Content::new(self.kept(content.bytes), revision));
         let facts = self.space.facts(&file);
         self.space.put(file);
         Ok(asked.told(FILE_FIELDS, &facts))
@@ -513,8 +518,7 @@ impl State {
             None => self.create(&goal.facts, Some(&goal.mime))?,
         };
         let revision = self.space.count();
-        let bytes = if self.garbles { bytes.iter().map(|byte| byte ^ 1).collect() } else { bytes };
-        file.content = Some(Content::new(bytes, revision));
+        file.content = Some(Content::new(self.kept(bytes), revision));
         let facts = self.space.facts(&file);
         self.space.put(file);
         told(&goal.query, FILE_FIELDS, &facts)
