@@ -62,7 +62,7 @@ impl Earlier {
 }
 
 /// Takes back a content that isn't what was sent, since the next run would find size and time as they should be: what is new is removed, and
-/// what was replaced is restored, with another time than the source has. What others have written since stays.
+/// what was replaced is restored, with another time than the source has. What others have written since stays, and nothing goes for good.
 pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option<Mtime>) -> Refusal<()> {
     let now = match service.file(&wrong.id).await {
         Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(()),
@@ -82,7 +82,8 @@ pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option
             }
             None => {
                 service.forget(key);
-                return remove(service, false, &wrong.id, wrong.etag.as_deref()).await;
+                let call = service.call("DeleteFile", Method::DELETE, &format!("/files/{}", wrong.id));
+                return service.api.ask(&matching(call, wrong.etag.as_deref())).await.map(|_| ());
             }
         },
         Err(refused) => Err(refused),

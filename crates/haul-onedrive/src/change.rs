@@ -246,7 +246,7 @@ async fn wait(service: &Service, key: &Key, monitor: &str) -> Result<()> {
 }
 
 /// Takes back a content that isn't what was sent, since the next run would find size and time as they should be: what is new is removed, and
-/// what was replaced is restored, with another time than the source has. What others have written since stays.
+/// what was replaced is restored, with another time than the source has. What others have written since stays, and nothing goes for good.
 pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option<Mtime>) -> Result<()> {
     let failed = |refused: haul_oauth::Refused| refused.at("write", key);
     let now = match service.item(service.by_id(&wrong.id, "")).await {
@@ -260,7 +260,7 @@ pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option
     let before = match versions(service, key, &wrong.id).await {
         Ok(versions) if versions.len() < 2 => {
             service.forget(key);
-            return remove(service, key, &wrong.id, now.e_tag.as_deref(), service.config.hard_delete).await;
+            return remove(service, key, &wrong.id, now.e_tag.as_deref(), false).await;
         }
         versions => versions.map(|versions| versions[1].id.clone()),
     };
