@@ -46,7 +46,7 @@ pub struct Settings {
     pub creations: Option<(f64, f64)>,
     /// Every n-th query of several folders finds nothing.
     pub hole: Option<u64>,
-    /// Queries of several folders find nothing that is in a shared drive: it is too new.
+    /// In shared drives queries of several folders find the eldest file of each only: the others are too new.
     pub late: bool,
     /// Listings say that they are incomplete.
     pub incomplete: bool,

@@ -196,6 +196,12 @@ impl Space {
         file.trashed || file.parents.iter().any(|parent| self.files.get(parent).is_some_and(|p| self.is_trashed(p)))
     }
 
+    /// Nothing in its folder was made before it.
+    pub fn is_eldest(&self, file: &File) -> bool {
+        let beside = file.parents.iter().flat_map(|parent| self.children(parent)).filter_map(|id| self.files.get(id));
+        !beside.into_iter().any(|other| (other.created, &other.id) < (file.created, &file.id))
+    }
+
     /// What is told of that.
     pub fn says_trashed(&self, file: &File) -> bool {
         let above = || file.parents.iter().filter_map(|parent| self.files.get(parent));
