@@ -14,6 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// In seconds: by so much the time of a file that is to be sent again is another. An earlier one, so that `--update` sends it too.
+const A_DAY: i64 = 24 * 60 * 60;
+
 /// See [`haul_store::Store::make_dir`].
 pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
     const OP: &str = "mkdir";
@@ -36,6 +39,60 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
 pub async fn update(service: &Service, id: &str, tag: Option<&str>, facts: &Value) -> Refusal<Item> {
     let call = service.call("UpdateFile", Method::PUT, &format!("/files/{id}?fields={FIELDS}")).json(facts);
     service.api.json(&matching(call, tag)).await
+}
+
+#[derive(Deserialize)]
+struct Versions {
+    entries: Vec<Earlier>,
+}
+
+/// An earlier version of a file.
+#[derive(Deserialize)]
+struct Earlier {
+    id: String,
+    #[serde(default)]
+    created_at: String,
+}
+
+impl Earlier {
+    /// In what order they came.
+    fn age(&self) -> (Option<jiff::Timestamp>, Option<u64>) {
+        (self.created_at.parse().ok(), self.id.parse().ok())
+    }
+}
+
+/// Takes back a content that isn't what was sent, since the next run would find size and time as they should be: what is new is removed, and
+/// what was replaced is restored, with another time than the source has. What others have written since stays, and nothing goes for good.
+pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option<Mtime>) -> Refusal<()> {
+    let now = match service.file(&wrong.id).await {
+        Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(()),
+        now => now?,
+    };
+    if now.etag != wrong.etag {
+        return Ok(());
+    }
+    // The version that is there isn't among them.
+    let path = format!("/files/{}/versions?fields=id,created_at&limit=1000", wrong.id);
+    let restored = match service.api.json::<Versions>(&service.call("ListVersions", Method::GET, &path)).await {
+        Ok(versions) => match versions.entries.into_iter().max_by_key(Earlier::age) {
+            Some(version) => {
+                let call = service.call("Promote", Method::POST, &format!("/files/{}/versions/current", wrong.id));
+                let call = call.json(&json!({ "type": "file_version", "id": version.id }));
+                service.api.ask(&call).await.map(|_| ())
+            }
+            None => {
+                service.forget(key);
+                let call = service.call("DeleteFile", Method::DELETE, &format!("/files/{}", wrong.id));
+                return service.api.ask(&matching(call, wrong.etag.as_deref())).await.map(|_| ());
+            }
+        },
+        Err(refused) => Err(refused),
+    };
+    // It keeps the time that was sent with the wrong content, or may.
+    let other = mtime.or(wrong.mtime()).map_or(0, Mtime::secs) - A_DAY;
+    let facts = json!({ "content_modified_at": time(Mtime::new(other, 0)) });
+    update(service, &wrong.id, None, &facts).await?;
+    restored
 }
 
 /// On condition that the item still has this tag.

@@ -494,7 +494,7 @@ impl Write {
         Ok((item.is_file() && same).then_some(item))
     }
 
-    /// Compares what is there with what was sent.
+    /// Compares what is there with what was sent. What differs doesn't stay.
     async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
         self.service.downloads.forget(&item.id);
         self.service.saw(&self.key);
@@ -505,7 +505,13 @@ impl Write {
             item.hashes().agree(ours).filter(|(_, same)| !same).map(|(algo, _)| format!("another {algo}"))
         };
         if let Some(other) = other {
-            return Err(self.error(ErrorKind::Corrupt, format!("the service has {other}")).with_retry(Retry::Backoff));
+            let left = match change::take_back(&self.service, &self.key, &item, mtime).await {
+                Ok(()) => String::new(),
+                Err(refused) => format!("; it could not be taken back ({})", refused.fault.message),
+            };
+            let error = self.error(ErrorKind::Corrupt, format!("the service has {other}{left}"));
+            // A session has ended: it must be sent anew.
+            return Err(if self.session.initialized() { error } else { error.with_retry(Retry::Backoff) });
         }
         if let Some(mtime) = mtime.filter(|mtime| item.mtime().is_none_or(|there| there.secs() != mtime.secs()))
             && let Some(time) = time(mtime)

@@ -4,6 +4,7 @@ use crate::{
     AT_ONCE,
     facts::{FIELDS, File, pinned, time},
     service::{Root, Service},
+    standing::Arriving,
     upload::{allowed, settled},
 };
 use futures::{StreamExt, stream};
@@ -40,6 +41,7 @@ pub async fn empty_trash(service: &Service, dry_run: bool) -> Result<Vec<Key>> {
 /// See [`haul_store::Store::set_meta`].
 pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Result<()> {
     const OP: &str = "set_meta";
+    service.may_write(OP, key)?;
     let Some(mtime) = mtime else { return Ok(()) };
     let id = if key.is_dir() || key.is_root() {
         service.dir(key).await?
@@ -55,6 +57,7 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
 /// See [`haul_store::Store::delete`].
 pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> Result<()> {
     const OP: &str = "delete";
+    service.may_write(OP, key)?;
     if key.is_dir() || key.is_root() {
         return delete_dir(service, key).await;
     }
@@ -93,7 +96,6 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
             Error::new(ErrorKind::Unsupported, OP, "this is a Drive's own root: it isn't deleted").with_key(key)
         );
     }
-    service.may_write(OP, key)?;
     // Of a shortcut alone the shortcut goes, and nothing that is behind it.
     if named == id {
         // What Drive doesn't show as files counts too.
@@ -158,10 +160,16 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
         let message = "Google Drive has no hard links, devices or attributes";
         return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
     }
+    service.may_write(OP, &item.to)?;
     let source = source(service, root, item).await?;
-    let (parent, mut name) = (service.made(&item.to.parent()).await?, service.name(&item.to)?);
+    let (parent, shown) = (service.made(&item.to.parent()).await?, service.name(&item.to)?);
+    let mut name = shown.clone();
     let _alone = service.alone(&item.to).await;
-    let before = allowed(service, &parent, &name, &item.to, &item.spec.replace).await?;
+    let is_itself = root == Some(&service.root) && item.from == item.to;
+    let moves = item.how == CopyHow::Rename && source.via.is_empty() && !is_itself;
+    // An earlier try may have moved it, though its answer was lost.
+    let own = if moves { &*source.id } else { "" };
+    let before = allowed(service, &parent, &name, &item.to, &item.spec.replace, own).await?;
     if let Some(format) = source.format {
         // It stays a document, whose name has no ending.
         let stem =
@@ -183,27 +191,42 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
     if let Some(mtime) = item.spec.mtime.or(source.mtime()).and_then(time) {
         facts["modifiedTime"] = mtime.into();
     }
-    let made = if item.how == CopyHow::Rename && source.via.is_empty() {
+    let made = if moves {
         let old = source.parents.first().map(String::as_str).unwrap_or_default();
         let query: &[_] = if old == parent { &[] } else { &[("addParents", &*parent), ("removeParents", old)] };
         plain(service.patch(&source.id, query, &facts).await).map_err(at("move", &item.to))?
     } else {
-        let id = service.new_id(&item.to).await?;
-        (facts["id"], facts["parents"]) = (id.as_str().into(), json!([parent]));
+        facts["parents"] = json!([parent]);
+        // Google takes no ids for documents of its own.
+        let id = if source.is_document() { None } else { Some(service.new_id(&item.to).await?) };
+        if let Some(id) = &id {
+            facts["id"] = id.as_str().into();
+        }
         let path = format!("/files/{}/copy", source.id);
         let call = service.call("CopyFile", Method::POST, &path, &[("fields", FIELDS)]).json(&facts);
-        match service.api.json::<File>(&call.going(Direction::Copy)).await {
+        match (service.api.json::<File>(&call.going(Direction::Copy)).await, id) {
             // Nobody knows whether it was made; by its id that can be seen.
-            Err(refused) if refused.fault.is_ambiguous() => {
+            (Err(refused), Some(id)) if refused.fault.is_ambiguous() => {
                 service.by_id(&id).await.map_err(|_| refused.at(OP, &item.to))?
             }
-            other => plain(other).map_err(at(OP, &item.to))?,
+            (other, _) => plain(other).map_err(at(OP, &item.to))?,
         }
     };
     let stored = match source.is_document() {
-        true => Stored { version: File { format: source.format, ..made }.version(), ..Stored::default() },
-        false => settled(&made, source.size(), &source.hashes(), &item.to)?,
+        true => Stored { version: File { format: source.format, ..made.clone() }.version(), ..Stored::default() },
+        false => match settled(&made, source.size(), &source.hashes(), &item.to) {
+            Err(error) if !moves => {
+                let gone = service.remove(&made.id).await;
+                let left = gone.err().map(|_| "; it could not be removed").unwrap_or_default();
+                let message = format!("{}{left}", error.message());
+                return Err(Error::new(error.kind(), OP, message).with_key(&item.to));
+            }
+            settled => settled?,
+        },
     };
+    let replace = &item.spec.replace;
+    let arriving = Arriving { op: OP, key: &item.to, name: &shown, replace, parent, before: None, again: false };
+    arriving.settle(service, made).await?;
     // There was a file of this name: for a moment there are two, never none.
     if let Some(before) = before {
         plain(service.remove(before.named()).await).map_err(at(OP, &item.to))?;

@@ -12,7 +12,7 @@ const SHORTCUT: &str = "application/vnd.google-apps.shortcut";
 const GOOGLES: &str = "application/vnd.google-apps.";
 
 /// What is asked for of each file, so that an answer is small.
-pub const FIELDS: &str = "id,name,mimeType,size,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,trashed,explicitlyTrashed,exportLinks,shortcutDetails(targetId,targetMimeType)";
+pub const FIELDS: &str = "id,name,mimeType,size,createdTime,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,driveId,trashed,explicitlyTrashed,exportLinks,shortcutDetails(targetId,targetMimeType)";
 
 /// A file, folder or shortcut, as the service tells of it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -23,12 +23,15 @@ pub struct File {
     pub mime_type: String,
     /// A number, as text.
     pub size: Option<String>,
+    pub created_time: String,
     pub modified_time: String,
     pub md5_checksum: String,
     pub sha1_checksum: String,
     pub sha256_checksum: String,
     pub head_revision_id: String,
     pub parents: Vec<String>,
+    /// The shared drive that it is in, if it is in one.
+    pub drive_id: String,
     pub trashed: bool,
     /// Itself, not with a folder.
     pub explicitly_trashed: bool,
@@ -91,6 +94,17 @@ impl File {
 
     pub fn mtime(&self) -> Option<Mtime> {
         self.modified_time.parse::<jiff::Timestamp>().ok().map(|time| Mtime(time.as_nanosecond()))
+    }
+
+    /// The time when it was made, and its id: the smallest of several is the same for whoever looks.
+    pub fn seniority(&self) -> (Option<jiff::Timestamp>, &str) {
+        (self.created_time.parse().ok(), &self.id)
+    }
+
+    /// Made within the last minute, as far as clocks agree.
+    pub fn is_young(&self) -> bool {
+        let made = self.created_time.parse::<jiff::Timestamp>().ok();
+        made.is_some_and(|made| jiff::Timestamp::now().duration_since(made).abs() < jiff::SignedDuration::from_mins(1))
     }
 
     /// Hashes of the whole content, by the service.

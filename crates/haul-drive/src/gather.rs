@@ -4,7 +4,7 @@
 use crate::{facts::File, service::Service};
 use haul_core::{Error, ErrorKind, Key, Result};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::oneshot;
@@ -17,6 +17,8 @@ const AT_ONCE: usize = 4;
 const HELD: usize = 1000;
 /// Folders that are found and not asked for yet, at most: further ones are only asked for when they are needed.
 const SPARE: usize = 10_000;
+/// Folders that are known to be in no shared drive, at most, in bytes some 20 MB: further ones are asked for by themselves.
+const KNOWN: usize = 200_000;
 
 /// What is in a folder; `None` when it has to be asked for by itself.
 type Answer = Result<Option<Vec<File>>>;
@@ -35,6 +37,8 @@ struct State {
     slots: BTreeMap<String, Slot>,
     /// Will be asked for soon, the soonest first: they take places of queries that would be empty.
     spare: VecDeque<String>,
+    /// Found, not asked for yet, and in no shared drive.
+    mine: BTreeSet<String>,
     held: usize,
     pumps: usize,
 }
@@ -70,8 +74,8 @@ impl Gather {
     async fn gathered(self: &Arc<Self>, id: &str) -> Answer {
         // Google says that in shared drives new files may be missing in such answers for an hour.
         let config = &self.service.config;
-        let alone = !config.team_drive.is_empty() || config.shared_with_me || config.starred_only;
-        if alone || !self.recursive || id == "root" {
+        let alone = config.shared_with_me || config.starred_only;
+        if alone || !self.recursive || !self.state().mine.remove(id) {
             return Ok(None);
         }
         let (send, receive) = oneshot::channel();
@@ -184,9 +188,14 @@ impl Gather {
         if !self.recursive {
             return;
         }
-        let mut folders: Vec<_> = files.iter().filter(|file| file.is_folder()).collect();
+        let mut folders: Vec<_> = files.iter().filter(|file| file.is_folder() && file.drive_id.is_empty()).collect();
         folders.sort_by(|a, b| b.name.cmp(&a.name));
-        folders.iter().for_each(|folder| state.spare.push_front(folder.id.clone()));
+        for folder in folders {
+            state.spare.push_front(folder.id.clone());
+            if state.mine.len() < KNOWN {
+                state.mine.insert(folder.id.clone());
+            }
+        }
         state.spare.truncate(SPARE);
     }
 }

@@ -17,6 +17,7 @@ mod login;
 mod options;
 mod read;
 mod service;
+mod standing;
 mod upload;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};

@@ -93,9 +93,22 @@ pub const OPTIONS: &[OptionSpec] = &[
     flag("starred_only", "The root holds what has a star."),
     flag("trashed_only", "Only what is in the trash, in the folders that it was in. Nothing can be written."),
     flag("skip_shortcuts", "Leave shortcuts out instead of following them."),
+    flag(
+        "skip_dangling_shortcuts",
+        "Leave shortcuts out that lead to what there is no more, instead of reporting them as errors.",
+    ),
     flag("acknowledge_abuse", "Read files too that Google takes for malware or spam."),
     flag("stop_on_upload_limit", "Stop when Google takes no more uploads today (750 GB a day) instead of trying on."),
     flag("keep_revision_forever", "New revisions are kept for ever."),
+    OptionSpec {
+        default: "100ms",
+        ..text("pacer_min_sleep", "Without effect, for command lines of rclone: haul goes as fast as Google lets it.")
+    },
+    OptionSpec {
+        default: "100",
+        kind: OptionKind::Int,
+        ..text("pacer_burst", "Without effect, for command lines of rclone: haul goes as fast as Google lets it.")
+    },
     text("resource_key", "Resource key of root_folder_id, where a link to it has one."),
     OptionSpec {
         name: "list_chunk",
@@ -129,6 +142,8 @@ pub struct Config {
     pub team_drive: String,
     /// The id of the remote's root, or `root`.
     pub start: String,
+    /// That is the root of My Drive or of a shared drive.
+    pub is_whole: bool,
     pub resource_key: String,
     pub shared_with_me: bool,
     pub use_trash: bool,
@@ -138,6 +153,7 @@ pub struct Config {
     pub starred_only: bool,
     pub trashed_only: bool,
     pub skip_shortcuts: bool,
+    pub skip_dangling_shortcuts: bool,
     pub acknowledge_abuse: bool,
     pub stop_on_upload_limit: bool,
     pub keep_revision_forever: bool,
@@ -203,6 +219,7 @@ impl Config {
             if fits { Ok(id) } else { Err(invalid(format!("{name} = {id:?}: this is no id of Google Drive's"))) }
         };
         let (team_drive, root) = (id("team_drive")?, id("root_folder_id")?);
+        let is_whole = root.is_empty();
         let start = [root, team_drive.clone()].into_iter().find(|id| !id.is_empty()).unwrap_or_else(|| "root".into());
         let scope = scopes(&option("scope"));
         let subject = Some(option("impersonate")).filter(|subject| !subject.is_empty());
@@ -230,6 +247,7 @@ impl Config {
             endpoint,
             team_drive,
             start,
+            is_whole,
             resource_key: id("resource_key")?,
             shared_with_me: is("shared_with_me"),
             use_trash: option("use_trash") != "false",
@@ -238,6 +256,7 @@ impl Config {
             starred_only: is("starred_only"),
             trashed_only: is("trashed_only"),
             skip_shortcuts: is("skip_shortcuts"),
+            skip_dangling_shortcuts: is("skip_dangling_shortcuts"),
             acknowledge_abuse: is("acknowledge_abuse"),
             stop_on_upload_limit: is("stop_on_upload_limit"),
             keep_revision_forever: is("keep_revision_forever"),

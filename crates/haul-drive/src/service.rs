@@ -4,8 +4,9 @@ use crate::{
     exports::Exports,
     facts::{FIELDS, FOLDER, File},
     options::Config,
+    standing::Standing,
 };
-use haul_core::{Error, ErrorKind, Key, Result};
+use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal};
 use haul_store::{Caps, ids::Ids, tree};
@@ -15,13 +16,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 use tokio::sync::OnceCell;
 
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Locks that all names share.
 const NAMES: usize = 1024;
+/// Those who make one folder at once agree within some requests: so long it is waited for, each time.
+const AGREED: [Duration; 4] =
+    [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800), Duration::from_millis(1600)];
 /// Ids that are asked for at once.
 const IDS: usize = 100;
 
@@ -29,7 +34,7 @@ const IDS: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     start: String,
-    path: Vec<String>,
+    pub path: Vec<String>,
 }
 
 impl Root {
@@ -81,6 +86,9 @@ pub struct Service {
     start: OnceCell<String>,
     /// Ids of directories.
     pub dirs: Ids,
+    /// The folder that the root's last name was found in.
+    above: Mutex<Option<String>>,
+    pub standing: Standing,
     /// Whoever makes a directory: two at once would make two of one name.
     pub making: tokio::sync::Mutex<()>,
     ids: tokio::sync::Mutex<Vec<String>>,
@@ -152,6 +160,8 @@ impl Service {
             api,
             start: OnceCell::new(),
             dirs: Ids::default(),
+            above: Mutex::default(),
+            standing: Standing::default(),
             making: tokio::sync::Mutex::default(),
             ids: tokio::sync::Mutex::default(),
             exports: Exports::default(),
@@ -282,7 +292,14 @@ impl Service {
         let mut file = match file.shortcut_details {
             Some(_) if self.config.skip_shortcuts => return Ok(None),
             Some(shortcut) => {
-                let target = self.by_id(&shortcut.target_id).await?;
+                let target = match self.by_id(&shortcut.target_id).await {
+                    Err(gone) if gone.fault.status == 404 && self.config.skip_dangling_shortcuts => return Ok(None),
+                    target => target?,
+                };
+                if target.trashed && !self.config.trashed_only {
+                    let message = "what this shortcut leads to is in the trash";
+                    return Err(Fault::new(ErrorKind::Invalid, Retry::Never, message).into());
+                }
                 File { via: file.id, name: file.name, ..target }
             }
             None => file,
@@ -324,8 +341,20 @@ impl Service {
         self.start.get_or_try_init(ask).await.cloned()
     }
 
-    /// What has exactly this name in a folder, by one question.
+    /// What has exactly this name in a folder, by one question. Where several have just made a folder of this name it waits until they
+    /// have agreed on one.
     pub async fn look(&self, parent: &str, name: &str, key: &Key) -> Result<Named> {
+        for wait in AGREED {
+            let named = self.look_now(parent, name, key).await?;
+            if named.folders.len() < 2 || !named.folders.iter().any(File::is_young) {
+                return Ok(named);
+            }
+            tokio::time::sleep(wait).await;
+        }
+        self.look_now(parent, name, key).await
+    }
+
+    async fn look_now(&self, parent: &str, name: &str, key: &Key) -> Result<Named> {
         let mut named = Named::default();
         for file in self.named(parent, name).await.map_err(|refused| refused.at("find", key))? {
             match self.followed(file).await.map_err(|refused| refused.at("find", key))? {
@@ -352,14 +381,12 @@ impl Service {
     ///
     /// Errors: `DirNotFound`.
     pub async fn root_of(&self, root: &Root) -> Result<String> {
-        let mut id = self.start(root).await?;
-        for name in &root.path {
-            let key = Key::new("");
-            let found = self.folder_in(&id, name, &key).await?;
-            let missing = || Error::new(ErrorKind::DirNotFound, "find", format!("no folder {name:?} in Google Drive"));
-            id = found.ok_or_else(missing)?.id;
-        }
-        Ok(id)
+        Ok(self.walk_root(root, false).await?.0)
+    }
+
+    /// See [`Service::above`].
+    pub fn above(&self) -> Option<String> {
+        self.above.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The id of a directory.
@@ -387,7 +414,11 @@ impl Service {
             let place = self.dirs.place(&Key::new("")).await;
             match place.id() {
                 Some(id) => id,
-                None => place.keep(self.walk_root(make).await?),
+                None => {
+                    let (id, above) = self.walk_root(&self.root, make).await?;
+                    *self.above.lock().unwrap_or_else(PoisonError::into_inner) = above;
+                    place.keep(id)
+                }
             }
         };
         for (at, _) in key.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/') {
@@ -401,7 +432,7 @@ impl Service {
             let named = self.look(&id, &name, &dir).await?;
             let found = match named.folder(&dir)? {
                 Some(folder) => folder.id,
-                None if make => self.create_dir(&id, &name, &dir, &named).await?,
+                None if make => self.create_dir_in(&id, &name, &dir, &named).await?,
                 None => return Err(Error::new(ErrorKind::NotFound, "find", "no such directory").with_key(&dir)),
             };
             id = place.keep(found);
@@ -409,20 +440,34 @@ impl Service {
         Ok(id)
     }
 
-    async fn walk_root(&self, make: bool) -> Result<String> {
-        if !make {
-            return self.root_of(&self.root).await;
-        }
-        let root = Key::new("");
-        let mut id = self.start(&self.root).await?;
-        for name in &self.root.path {
-            let named = self.look(&id, name, &root).await?;
-            id = match named.folder(&root)? {
+    /// The id of a root's folder, and that of the folder that it is in, if it was found by a name.
+    async fn walk_root(&self, root: &Root, make: bool) -> Result<(String, Option<String>)> {
+        let key = Key::new("");
+        let (mut id, mut above) = (self.start(root).await?, None);
+        for name in &root.path {
+            let named = self.look(&id, name, &key).await?;
+            let missing = || Error::new(ErrorKind::DirNotFound, "find", format!("no folder {name:?} in Google Drive"));
+            let next = match named.folder(&key)? {
                 Some(folder) => folder.id,
-                None => self.create_dir(&id, name, &root, &named).await?,
+                None if make => self.create_dir(&id, name, &key, &named).await?,
+                None => return Err(missing()),
             };
+            above = Some(std::mem::replace(&mut id, next));
         }
-        Ok(id)
+        Ok((id, above))
+    }
+
+    /// Makes a directory in one that may have been known for long.
+    async fn create_dir_in(&self, parent: &str, name: &str, key: &Key, there: &Named) -> Result<String> {
+        let made = self.create_dir(parent, name, key, there).await?;
+        let above = key.parent();
+        if self.stands(&above, parent).await? {
+            return Ok(made);
+        }
+        // It was made in the trash, or elsewhere: the next try finds the way anew.
+        self.lost(&above, parent);
+        let error = Error::new(ErrorKind::Io, "mkdir", "the folder has gone");
+        Err(error.with_retry(Retry::Backoff).with_key(key))
     }
 
     async fn create_dir(&self, parent: &str, name: &str, key: &Key, there: &Named) -> Result<String> {
@@ -434,14 +479,31 @@ impl Service {
         let question = json!({ "id": id, "name": name, "mimeType": FOLDER, "parents": [parent] });
         let call = self.call("CreateFolder", Method::POST, "/files", &[("fields", "id")]).json(&question);
         match self.api.ask(&call).await {
-            Ok(_) => Ok(id),
+            Ok(_) => {}
             // Nobody knows whether it was made; by its id that can be seen, and nothing is made twice.
-            Err(refused) if refused.fault.is_ambiguous() => match self.by_id(&id).await {
-                Ok(_) => Ok(id),
-                Err(_) => Err(refused.at("mkdir", key)),
-            },
-            Err(refused) => Err(refused.at("mkdir", key)),
+            Err(refused) if refused.fault.is_ambiguous() => {
+                self.by_id(&id).await.map_err(|_| refused.at("mkdir", key))?;
+            }
+            Err(refused) => return Err(refused.at("mkdir", key)),
         }
+        self.eldest(parent, name, key, id).await
+    }
+
+    /// Of the directories that several made at once by one name, the one that all of them take: `made` is our own. It goes, if it isn't
+    /// the one.
+    async fn eldest(&self, parent: &str, name: &str, key: &Key, made: String) -> Result<String> {
+        let there = self.look_now(parent, name, key).await?.folders;
+        let eldest = there.iter().filter(|folder| folder.via.is_empty()).min_by_key(|folder| folder.seniority());
+        let is_listed = there.iter().any(|folder| folder.id == made);
+        let Some(eldest) = eldest.filter(|eldest| is_listed && eldest.id != made) else { return Ok(made) };
+        // Nobody was told of ours. If somebody found it all the same, it stays, and a person is told of two.
+        let inside = format!("trashed = false and {} in parents", quoted(&made));
+        if self.search(&inside).await.map_err(|refused| refused.at("mkdir", key))?.is_empty() {
+            // Into the trash, whatever is deleted otherwise: what comes into it in this moment isn't lost.
+            let gone = self.patch(&made, &[], &json!({ "trashed": true })).await;
+            gone.map_err(|refused| refused.at("mkdir", key))?;
+        }
+        Ok(eldest.id.clone())
     }
 
     /// An id for a file to be: who creates one twice under one id creates one.

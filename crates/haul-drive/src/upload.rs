@@ -4,6 +4,7 @@
 use crate::{
     facts::{File, time},
     service::{Root, Service, doubled},
+    standing::Arriving,
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, plan::Replace};
@@ -31,6 +32,8 @@ use tokio::sync::OnceCell;
 
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"held";
+/// In nanoseconds.
+const DAY: i128 = 86_400_000_000_000;
 
 /// A write.
 pub struct Write {
@@ -61,6 +64,9 @@ struct Token {
     id: String,
     /// It replaces one.
     over: bool,
+    /// The folder.
+    #[serde(default)]
+    parent: String,
 }
 
 /// What a write becomes.
@@ -80,7 +86,7 @@ impl Target {
     }
 }
 
-/// The file that a write replaces, if there is one and it may.
+/// The file that a write replaces, if there is one and it may. The file `own` itself doesn't count.
 ///
 /// Errors: `Exists` or `Changed` when the condition doesn't hold; `Invalid` when several have the name.
 pub async fn allowed(
@@ -89,9 +95,12 @@ pub async fn allowed(
     name: &str,
     key: &Key,
     replace: &Replace,
+    own: &str,
 ) -> Result<Option<File>> {
     const OP: &str = "write";
     let mut named = service.look(parent, name, key).await?;
+    named.files.retain(|file| file.id != own);
+    named.documents.retain(|file| file.id != own);
     if named.files.len() > 1 {
         return Err(doubled(OP, key, named.files.len()));
     }
@@ -163,7 +172,7 @@ impl Write {
     /// What it replaces, or where it is new.
     async fn aim(&self) -> Result<Target> {
         let parent = self.service.made(&self.key.parent()).await?;
-        let before = allowed(&self.service, &parent, &self.name, &self.key, &self.spec.replace).await;
+        let before = allowed(&self.service, &parent, &self.name, &self.key, &self.spec.replace, "").await;
         let id = match &before {
             Ok(Some(_)) => String::new(),
             _ => self.id.get_or_try_init(|| self.service.new_id(&self.key)).await?.clone(),
@@ -305,7 +314,7 @@ impl Write {
         pieces.finish(bytes).await?;
         let done = pieces.session.done();
         let mut file = done.ok_or_else(|| self.corrupt("the service took all bytes and shows no file"))?;
-        let over = self.target.get().is_none_or(|target| target.before.is_some());
+        let target = self.target.get().ok_or_else(|| self.corrupt("nobody knows where it was sent"))?;
         if spec.mtime != self.spec.mtime
             && let Some(time) = spec.mtime.and_then(time)
         {
@@ -314,12 +323,12 @@ impl Write {
             let changed = self.service.patch(&file.id, &[], &facts).await;
             file = plain(changed).map_err(at("write", &self.key))?;
         }
-        self.stored(&file, bytes, &spec.hashes, over).await
+        self.stored(file, bytes, &spec, target.before.as_ref(), &target.parent).await
     }
 
     /// Whether what was there when the session began is there still.
     async fn still(&self, target: &Target) -> Result<()> {
-        let now = allowed(&self.service, &target.parent, &target.name, &self.key, &self.spec.replace).await?;
+        let now = allowed(&self.service, &target.parent, &target.name, &self.key, &self.spec.replace, "").await?;
         if now.as_ref().map(|now| &now.id) == target.before.as_ref().map(|before| &before.id) {
             return Ok(());
         }
@@ -327,16 +336,36 @@ impl Write {
         Err(Error::new(ErrorKind::Changed, "write", message).with_key(&self.key))
     }
 
-    /// Compares what the service has with what was sent. What is new and differs doesn't stay.
-    async fn stored(&self, file: &File, bytes: u64, ours: &Hashes, over: bool) -> Result<Stored> {
-        match settled(file, Some(bytes), ours, &self.key) {
-            Err(error) if !over => {
+    /// Compares what the service has with what was sent, and looks whether it is where it belongs. What is new and differs doesn't stay;
+    /// what replaced another gets another time, so that no run takes it for the source's.
+    async fn stored(
+        &self,
+        file: File,
+        bytes: u64,
+        spec: &WriteSpec,
+        before: Option<&File>,
+        parent: &str,
+    ) -> Result<Stored> {
+        let stored = match (settled(&file, Some(bytes), &spec.hashes, &self.key), before) {
+            (Ok(stored), _) => stored,
+            (Err(error), None) => {
                 let gone = self.service.remove(&file.id).await;
                 let left = gone.err().map(|_| "; it could not be removed").unwrap_or_default();
-                Err(self.corrupt(format!("{}{left}", error.message())))
+                return Err(self.corrupt(format!("{}{left}", error.message())));
             }
-            other => other,
-        }
+            (Err(error), Some(_)) => {
+                let told = spec.mtime.or(file.mtime()).unwrap_or(Mtime(0));
+                let facts = json!({ "modifiedTime": time(Mtime(told.0 - DAY)) });
+                let marked = self.service.patch(&file.id, &[], &facts).await;
+                let left = marked.err().map(|_| "; it could not be marked as other than the source");
+                return Err(self.corrupt(format!("{}{}", error.message(), left.unwrap_or_default())));
+            }
+        };
+        let (key, name, replace) = (&self.key, &*self.name, &self.spec.replace);
+        let again = !self.begun.load(Relaxed);
+        let arriving = Arriving { op: "write", key, name, replace, parent: parent.to_owned(), before, again };
+        arriving.settle(&self.service, file).await?;
+        Ok(stored)
     }
 
     async fn whole(&self, mut spec: WriteSpec, payload: Payload) -> Result<Stored> {
@@ -350,14 +379,18 @@ impl Write {
         if let Some(id) = self.id.get()
             && let Ok(file) = self.service.by_id(id).await
         {
-            return self.stored(&file, payload.len(), &spec.hashes, false).await;
+            let parent = match file.parents.first() {
+                Some(parent) => parent.clone(),
+                None => self.service.made(&self.key.parent()).await?,
+            };
+            return self.stored(file, payload.len(), &spec, None, &parent).await;
         }
         let target = self.aim().await?;
         let facts = self.facts(&target, spec.mtime);
         let body = related(&facts.to_string(), &payload).await.map_err(|e| e.with_key(&self.key))?;
         let call = self.request("UploadFile", &target, "multipart").body(Direction::Up, RELATED, body);
         match self.service.api.json::<File>(&call).await {
-            Ok(file) => self.stored(&file, payload.len(), &spec.hashes, target.before.is_some()).await,
+            Ok(file) => self.stored(file, payload.len(), &spec, target.before.as_ref(), &target.parent).await,
             Err(refused) => Err(self.refused(refused)),
         }
     }
@@ -382,7 +415,7 @@ pub async fn resume(
     sent: Vec<Sent>,
     spec: WriteSpec,
 ) -> Result<Resumed> {
-    let Token { session: url, id, over, .. } = read_token(service, key, token)?;
+    let Token { session: url, id, over, parent, .. } = read_token(service, key, token)?;
     let write = Write::begin(service.clone(), key, spec)?;
     let session = write.session(url);
     let has = session
@@ -405,6 +438,10 @@ pub async fn resume(
     if over != target.before.is_some() || over && target.id() != id {
         return Err(Error::new(ErrorKind::Changed, "resume", "another file has this name now").with_key(key));
     }
+    // The session's file comes into the folder that it was begun for.
+    if parent != target.parent {
+        return Err(Error::new(ErrorKind::Changed, "resume", "the folder is another now").with_key(key));
+    }
     // The cells are new.
     let _ = (write.target.set(Target { id, ..target }), write.pieces.set(pieces));
     Ok((Box::new(write), parts))
@@ -420,10 +457,10 @@ impl Upload for Write {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         async move {
             let session = self.pieces().await?.session.url.clone();
-            let (id, over) =
-                self.target.get().map(|target| (target.id().to_owned(), target.before.is_some())).unwrap_or_default();
+            let of = |target: &Target| (target.id().to_owned(), target.before.is_some(), target.parent.clone());
+            let (id, over, parent) = self.target.get().map(of).unwrap_or_default();
             let (root, key) = (self.service.root.clone(), self.key.as_bytes().to_vec());
-            Ok(serde_json::to_vec(&Token { root, key, session, id, over }).ok())
+            Ok(serde_json::to_vec(&Token { root, key, session, id, over, parent }).ok())
         }
         .boxed()
     }

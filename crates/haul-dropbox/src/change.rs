@@ -1,8 +1,8 @@
 //! Changing what is there: folders, deletes in batches, copies and moves inside the service.
 
-use crate::{error, list, read, service::Facts, service::Service};
+use crate::{error, list, read, service::Facts, service::Service, standing::Standing};
 use futures::{StreamExt, stream};
-use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
+use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Refused;
 use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch};
@@ -24,18 +24,27 @@ fn pause(tried: u32) -> Duration {
 }
 
 /// Creates a folder and those above it.
+///
+/// Errors: `Exists` when one that differs by case only is in its place, or in that of one above it.
 pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
+    const OP: &str = "mkdir";
     let path = service.path(key)?;
-    if path.is_empty() || service.made().contains(key) {
+    if path.is_empty() || service.knows_folder(key) {
         return Ok(());
     }
-    service.claim(key, &path)?;
+    service.has_room(OP, key).await?;
     let call = service.ask("files/create_folder_v2", &json!({"path": path, "autorename": false}));
     match service.api.ask(&call).await {
-        Err(refused) if refused.code.ends_with("conflict/folder") => {}
-        other => drop(other.map_err(|refused| refused.at("mkdir", key))?),
+        Err(refused) if refused.code.ends_with("conflict/folder") => match service.standing(key, true).await? {
+            Standing::There => {}
+            Standing::Taken(why) => return Err(Error::new(ErrorKind::Exists, OP, why).with_key(key)),
+            // It went meanwhile.
+            Standing::Missing => return Err(refused.at(OP, key).with_retry(Retry::Backoff)),
+        },
+        other => drop(other.map_err(|refused| refused.at(OP, key))?),
     }
-    service.made().insert(key.clone());
+    service.claim(key, &path)?;
+    service.saw_folder(key);
     Ok(())
 }
 
@@ -85,7 +94,7 @@ async fn pin(service: &Service, key: &Key, version: Option<Version>) -> Result<O
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    let is_it = !there.is_folder() && path.ends_with(&format!("/{}", there.name));
+    let is_it = !there.is_folder() && service.differs(key, &path, &there).await?.is_none();
     Ok(is_it.then_some((path, there.rev)))
 }
 
@@ -167,13 +176,17 @@ async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
     if path.is_empty() {
         return Err(Error::new(ErrorKind::Unsupported, "delete", "an account isn't deleted").with_key(key));
     }
+    // One that is called otherwise is another.
+    if service.standing(key, true).await? != Standing::There {
+        return Ok(());
+    }
     match list::is_empty(service, key).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(false) => return Err(Error::new(ErrorKind::Exists, "delete", "the directory isn't empty").with_key(key)),
         Ok(true) => {}
     }
-    service.made().retain(|made| !made.as_bytes().starts_with(key.as_bytes()));
+    service.folders.forget(key);
     service.release(&path);
     match again(service, "files/delete_v2", &json!({ "path": path })).await {
         Err(refused) if refused.code == "path_lookup/not_found" => Ok(()),
@@ -224,9 +237,10 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
         return fails(ErrorKind::Unsupported, "it would be copied onto itself");
     }
     let source = read::facts(service, &item.from, &from).await?;
+    let is_named = from.ends_with(&format!("/{}", source.name));
     let changed = || Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
     let entry = match source.entry(item.from.clone()) {
-        Some(entry) if entry.has_bytes() => entry,
+        Some(entry) if entry.has_bytes() && is_named => entry,
         _ if item.want.is_some() => return changed(),
         _ => return fails(ErrorKind::NotFound, "no such file"),
     };
@@ -239,6 +253,7 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
     if let Replace::Exactly(_) = item.spec.replace {
         return fails(ErrorKind::Unsupported, "Dropbox copies to where nothing is only");
     }
+    service.has_room(OP, &item.to).await?;
     service.claim(&item.to, &to)?;
     let name = if item.how == CopyHow::Copy { "files/copy_v2" } else { "files/move_v2" };
     let question = json!({"from_path": from, "to_path": to, "autorename": false});
@@ -260,5 +275,6 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
     if item.how != CopyHow::Copy {
         service.release(&from);
     }
+    service.saw(&to);
     Ok(Stored { version: made.version, size: made.size, hashes: made.hashes, ..Stored::default() })
 }

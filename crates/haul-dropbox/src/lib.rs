@@ -11,6 +11,7 @@ mod options;
 mod place;
 mod read;
 mod service;
+mod standing;
 mod upload;
 
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
@@ -84,8 +85,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         gathers: 1000,
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
-    let (place, gather, made, claimed) = Default::default();
-    let service = Service { config, typed, of_team, place, caps, locator, api, gather, made, claimed };
+    let (place, gather, folders, files, claimed) = Default::default();
+    let service = Service { config, typed, of_team, place, caps, locator, api, gather, folders, files, claimed };
     Ok(Arc::new(Dropbox(Arc::new(service))))
 }
 
@@ -123,7 +124,7 @@ impl Store for Dropbox {
         let key = key.clone();
         async move {
             self.0.ready("write").await?;
-            let upload = upload::Write::begin(self.0.clone(), &key, spec)?;
+            let upload = upload::Write::begin(self.0.clone(), &key, spec).await?;
             Ok(Box::new(upload) as Box<dyn Upload>)
         }
         .boxed()

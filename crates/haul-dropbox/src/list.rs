@@ -3,6 +3,7 @@
 use crate::{
     place,
     service::{Facts, Service},
+    standing::Standing,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry};
@@ -122,7 +123,11 @@ fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, F
         }
         let entry = facts.entry(key.clone());
         if facts.is_folder() {
-            dirs.insert(lower, key.with_suffix("/"));
+            let dir = key.with_suffix("/");
+            service.saw_folder(&dir);
+            dirs.insert(lower, dir);
+        } else if let Ok(path) = service.path(&key) {
+            service.saw(&path);
         }
         all.push(match entry {
             Some(entry) => Found::Entry(entry),
@@ -144,6 +149,9 @@ fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, F
 /// Errors: those of the service; a file is no folder.
 async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<Found>> {
     let path = service.path(dir)?;
+    if service.standing(dir, true).await? != Standing::There {
+        return Err(Error::new(ErrorKind::NotFound, "list", "no such folder").with_key(dir));
+    }
     let found = folder(service, &path, recursive).await.map_err(|refused| refused.at("list", dir))?;
     assemble(service, dir, &path, found)
 }

@@ -29,6 +29,12 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
         let kind = if key.is_root() { ErrorKind::DirNotFound } else { ErrorKind::NotFound };
         return Err(Error::new(kind, OP, "no such file or folder").with_key(key));
     }
+    if !key.is_root() && service.differs(key, &path, &found).await?.is_some() {
+        return Err(Error::new(ErrorKind::NotFound, OP, "no such file or folder").with_key(key));
+    }
+    if !found.is_folder() {
+        service.saw(&path);
+    }
     entry(&found, key)
 }
 
@@ -61,7 +67,8 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     if range.as_ref().is_some_and(|range| range.start >= range.end) {
         return empty().await;
     }
-    let mut call = service.fetch("files/download", &json!({ "path": service.path(key)? }));
+    let path = service.path(key)?;
+    let mut call = service.fetch("files/download", &json!({ "path": path }));
     if let Some(range) = &range {
         call = call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end - 1));
     }
@@ -71,7 +78,11 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
         Err(refused) if refused.fault.status == 416 => return empty().await,
         Err(refused) => return Err(refused.at(OP, key)),
     };
-    let entry = exactly(entry(&result(&reply).map_err(at(OP, key))?, key)?)?;
+    let facts = result(&reply).map_err(at(OP, key))?;
+    let entry = exactly(entry(&facts, key)?)?;
+    if want.is_none() && service.differs(key, &path, &facts).await?.is_some() {
+        return Err(Error::new(ErrorKind::NotFound, OP, "no such file").with_key(key));
+    }
     let (length, whole) = web::carried(&reply, range.as_ref()).map_err(at(OP, key))?;
     if whole != entry.size {
         return Err(Fault::broken("the service sent content of another size than it says").at(OP, key));

@@ -7,12 +7,12 @@ use crate::{
 };
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
 use haul_oauth::{Api, Call};
-use haul_store::{Caps, Direction, Payload};
+use haul_store::{Caps, Direction, Payload, ids::Ids};
 use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -91,10 +91,16 @@ pub struct Service {
     pub locator: String,
     pub api: Api,
     pub gather: Gather,
-    /// Folders that are known to be there.
-    pub made: Mutex<BTreeSet<Key>>,
+    /// What is known of folders: see [`crate::standing`].
+    pub folders: Ids,
+    /// Hashes of the paths of files whose very names were seen there.
+    pub files: Mutex<HashSet<u64>>,
     /// What was written: the hash of a path in lower case, and of the path itself.
     pub claimed: Mutex<HashMap<u64, u64>>,
+}
+
+fn hash(path: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(path)
 }
 
 /// JSON that can stand in a header.
@@ -225,11 +231,10 @@ impl Service {
     ///
     /// Errors: `Exists` when another such was written.
     pub fn claim(&self, key: &Key, path: &str) -> Result<()> {
-        let hash = BuildHasherDefault::<DefaultHasher>::default();
         let mut claimed = lock(&self.claimed);
         for end in path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]) {
-            let own = hash.hash_one(&path[..end]);
-            if *claimed.entry(hash.hash_one(path[..end].to_lowercase())).or_insert(own) != own {
+            let own = hash(&path[..end]);
+            if *claimed.entry(hash(&path[..end].to_lowercase())).or_insert(own) != own {
                 let message = "another name that differs by upper and lower case only was written before it, and Dropbox has \
                                one for both: rename one";
                 return Err(Error::new(ErrorKind::Exists, "write", message).with_key(key));
@@ -240,19 +245,22 @@ impl Service {
 
     /// True when a path was written under a name of other case.
     pub fn is_claimed_otherwise(&self, path: &str) -> bool {
-        let hash = BuildHasherDefault::<DefaultHasher>::default();
         let claimed = lock(&self.claimed);
-        claimed.get(&hash.hash_one(path.to_lowercase())).is_some_and(|own| *own != hash.hash_one(path))
+        claimed.get(&hash(&path.to_lowercase())).is_some_and(|own| *own != hash(path))
     }
 
-    /// A path is gone.
+    /// Nothing is there, or something else.
     pub fn release(&self, path: &str) {
-        let hash = BuildHasherDefault::<DefaultHasher>::default();
-        lock(&self.claimed).remove(&hash.hash_one(path.to_lowercase()));
+        lock(&self.files).remove(&hash(path));
+        lock(&self.claimed).remove(&hash(&path.to_lowercase()));
     }
 
-    /// Folders that are known to be there.
-    pub fn made(&self) -> MutexGuard<'_, BTreeSet<Key>> {
-        lock(&self.made)
+    /// A file with this very path is there.
+    pub fn saw(&self, path: &str) {
+        lock(&self.files).insert(hash(path));
+    }
+
+    pub fn has_seen(&self, path: &str) -> bool {
+        lock(&self.files).contains(&hash(path))
     }
 }

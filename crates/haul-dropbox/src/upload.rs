@@ -11,7 +11,7 @@ use crate::{
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{
-    Algo, Error, ErrorKind, Hashes, Key, Mtime, Result,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result,
     hash::{from_hex, hash_bytes, of_dropbox_blocks, to_hex},
     plan::Replace,
 };
@@ -173,11 +173,12 @@ fn hex(blocks: &[u8]) -> String {
     of_dropbox_blocks(blocks).hex(Algo::Dropbox).unwrap_or_default()
 }
 
-/// What may be there before, as the service has it.
-fn mode(replace: &Replace) -> Value {
+/// What may be there before, as the service has it. What wasn't `seen` by this very name is asked for as a new file first: another whose
+/// name differs by case alone would be replaced else.
+fn mode(replace: &Replace, seen: bool) -> Value {
     match replace {
-        Replace::Anything => json!({".tag": "overwrite"}),
-        Replace::Absent => json!({".tag": "add"}),
+        Replace::Anything if seen => json!({".tag": "overwrite"}),
+        Replace::Anything | Replace::Absent => json!({".tag": "add"}),
         Replace::Exactly(version) => json!({".tag": "update", "update": String::from_utf8_lossy(&version.0)}),
     }
 }
@@ -185,12 +186,15 @@ fn mode(replace: &Replace) -> Value {
 impl Write {
     /// Begins a write; sends nothing.
     ///
-    /// Errors: `Invalid` for what can't be a file's name; `Exists` for one that differs by case only from another.
-    pub fn begin(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Write> {
+    /// Errors: `Invalid` for what can't be a file's name; `Exists` for one that differs by case only from another, or is in a folder that
+    /// does.
+    pub async fn begin(service: Arc<Service>, key: &Key, spec: WriteSpec) -> Result<Write> {
         if key.is_root() || key.is_dir() {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
         }
         let path = service.path(key)?;
+        // First: who may not write there takes no name from who may.
+        service.has_room("write", key).await?;
         service.claim(key, &path)?;
         let limit = service.caps.parts.map_or(0, |parts| parts.single);
         let small = spec.size.is_some_and(|size| size <= limit);
@@ -384,18 +388,79 @@ impl Write {
         if let Some((algo, false)) = ours.agree(&known) {
             return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
         }
+        let seen = self.service.has_seen(&self.path);
         let mut commit =
-            json!({"path": self.path, "mode": mode(&self.spec.replace), "autorename": false, "mute": true});
-        commit["strict_conflict"] = (self.spec.replace != Replace::Anything).into();
+            json!({"path": self.path, "mode": mode(&self.spec.replace, seen), "autorename": false, "mute": true});
+        commit["strict_conflict"] = (self.spec.replace != Replace::Anything || !seen).into();
         if let Some(time) = mtime.and_then(written) {
             commit["client_modified"] = time.into();
         }
         let entry = json!({"cursor": {"session_id": session, "offset": bytes}, "commit": commit});
         self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match gather::commit(&self.service, entry).await {
+        match gather::commit(&self.service, entry.clone()).await {
             Ok(facts) => self.stored(&facts, bytes, &ours).await,
-            Err(failed) => self.doubt(failed, bytes, &ours, mtime).await,
+            Err(failed) if failed.kind == ErrorKind::Exists => self.taken(failed, entry, bytes, &ours, mtime).await,
+            Err(failed) => Err(self.failed(failed)),
         }
+    }
+
+    /// Something has the name. An earlier commit that was done shows by its content; what may be replaced is replaced if its name is the very
+    /// one.
+    async fn taken(
+        &self,
+        failed: Failed,
+        mut entry: Value,
+        bytes: u64,
+        ours: &Hashes,
+        mtime: Option<Mtime>,
+    ) -> Result<Stored> {
+        let (maybe, anything) = (self.state().maybe, self.spec.replace == Replace::Anything);
+        if !maybe && !anything {
+            return Err(self.failed(failed));
+        }
+        let there = match read::facts(&self.service, &self.key, &self.path).await {
+            // A file is in the place of a folder.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(self.failed(failed)),
+            there => there?,
+        };
+        let is_ours = |entry: Entry| {
+            entry.size == bytes
+                && matches!(entry.hashes.agree(ours), Some((_, true)))
+                && mtime.is_none_or(|mtime| entry.mtime.map(Mtime::secs) == Some(mtime.secs()))
+        };
+        if maybe && there.entry(self.key.clone()).is_some_and(is_ours) {
+            return self.stored(&there, bytes, ours).await;
+        }
+        if !anything {
+            return Err(self.failed(failed));
+        }
+        let exists = |why: String| Err(Error::new(ErrorKind::Exists, "write", why).with_key(&self.key));
+        if let Some(why) = self.service.differs(&self.key, &self.path, &there).await? {
+            // Who has the name may still write.
+            self.service.release(&self.path);
+            return exists(why);
+        }
+        if there.is_folder() {
+            return exists("is a directory".into());
+        }
+        self.service.saw(&self.path);
+        entry["commit"]["mode"] = mode(&self.spec.replace, true);
+        entry["commit"]["strict_conflict"] = false.into();
+        match gather::commit(&self.service, entry).await {
+            Ok(facts) => self.stored(&facts, bytes, ours).await,
+            Err(failed) => Err(self.failed(failed)),
+        }
+    }
+
+    /// The error of a commit; it may be done all the same.
+    fn failed(&self, failed: Failed) -> Error {
+        self.state().maybe |= failed.ambiguous;
+        let (kind, message) = match (&self.spec.replace, failed.kind) {
+            (Replace::Exactly(_), ErrorKind::Exists) => (ErrorKind::Changed, "changed since it was listed".into()),
+            _ => (failed.kind, failed.message),
+        };
+        tracing::debug!(code = failed.code, "a commit failed");
+        Error::new(kind, "write", message).with_retry(failed.retry).with_key(&self.key)
     }
 
     /// Compares what the service has with what was sent. What differs doesn't stay.
@@ -412,36 +477,13 @@ impl Write {
                 );
                 return Err(Error::new(ErrorKind::Exists, "write", message).with_key(&self.key));
             }
+            self.service.saw(&self.path);
             return Ok(Stored { version: entry.version, size: bytes, hashes: entry.hashes, ..Stored::default() });
         }
         let gone = change::delete(&self.service, vec![(self.key.clone(), entry.version)]).await;
         let left = if gone.iter().all(Result::is_ok) { "" } else { "; it could not be removed" };
         let message = format!("the service has other bytes than were sent ({} of {bytes}){left}", entry.size);
         Err(self.corrupt(message))
-    }
-
-    /// A commit was refused, or nobody knows. An earlier one that was done shows by its content.
-    async fn doubt(&self, failed: Failed, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
-        let maybe = self.state().maybe;
-        if failed.kind == ErrorKind::Exists && maybe {
-            let there = read::facts(&self.service, &self.key, &self.path).await?;
-            let entry = there.entry(self.key.clone());
-            let same = entry.is_some_and(|entry| {
-                entry.size == bytes
-                    && matches!(entry.hashes.agree(ours), Some((_, true)))
-                    && mtime.is_none_or(|mtime| entry.mtime.map(Mtime::secs) == Some(mtime.secs()))
-            });
-            if same {
-                return self.stored(&there, bytes, ours).await;
-            }
-        }
-        self.state().maybe |= failed.ambiguous;
-        let (kind, message) = match (&self.spec.replace, failed.kind) {
-            (Replace::Exactly(_), ErrorKind::Exists) => (ErrorKind::Changed, "changed since it was listed".into()),
-            _ => (failed.kind, failed.message),
-        };
-        tracing::debug!(code = failed.code, "a commit failed");
-        Err(Error::new(kind, "write", message).with_retry(failed.retry).with_key(&self.key))
     }
 }
 
@@ -516,7 +558,7 @@ pub async fn resume(
     spec: WriteSpec,
 ) -> Result<Resumed> {
     let session = read_token(service, key, token)?;
-    let write = Write::begin(service.clone(), key, spec)?;
+    let write = Write::begin(service.clone(), key, spec).await?;
     let gone = || Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key);
     match touch(service, &session, false).await {
         Err(refused) if is_gone(&refused) => return Err(gone()),

@@ -25,12 +25,17 @@ const AT_ONCE: usize = 64;
 /// Files that one request deletes.
 pub const BATCH: usize = 100;
 
+/// So many answers in a row without a further byte end a rewrite.
+const IDLE: u32 = 5;
+
 /// An answer to a rewrite, which may take several.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Rewrite {
     done: bool,
     rewrite_token: Option<String>,
+    /// A number, as text.
+    total_bytes_rewritten: Option<String>,
     resource: Option<Object>,
 }
 
@@ -84,7 +89,8 @@ async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<St
         _ => Map::new(),
     };
     let condition = condition(&item.spec.replace);
-    let (mut token, fields) = (String::new(), format!("done,rewriteToken,resource({FIELDS})"));
+    let fields = format!("done,rewriteToken,totalBytesRewritten,resource({FIELDS})");
+    let (mut token, mut copied, mut idle) = (String::new(), 0, 0);
     let source_generation = generation(version.as_ref());
     let object = loop {
         let query = [
@@ -103,7 +109,15 @@ async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<St
         let answer = answer.map_err(|refused| refusal(refused, &item.spec.replace, &item.to))?;
         match (answer.done, answer.resource, answer.rewrite_token) {
             (true, Some(object), _) => break object,
-            (false, _, Some(next)) if next != token => token = next,
+            // Its token may stay the same: that the copy gets on is seen by its bytes.
+            (false, _, Some(next)) if !next.is_empty() && idle < IDLE => {
+                let now = answer.total_bytes_rewritten.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or_default();
+                idle = if now > copied { 0 } else { idle + 1 };
+                (token, copied) = (next, copied.max(now));
+            }
+            (false, _, _) if idle >= IDLE => {
+                return Err(Fault::broken("the copy doesn't get on: Google copies no more bytes").at(OP, &item.to));
+            }
             _ => {
                 return Err(Fault::broken("the answer to a copy says neither that it is done nor how it goes on")
                     .at(OP, &item.to));

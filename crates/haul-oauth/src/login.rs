@@ -1,13 +1,13 @@
 //! Tokens of a remote: given out while they are good, renewed in time, and written back where they came from.
 
-use crate::{Provider, Token, requests::post};
+use crate::{Provider, Token, requests::post, token::EARLY};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Error, ErrorKind, Result, Retry};
 use haul_net::{Fault, Http, Tried};
 use haul_store::{Locked, OpenRequest, Section, body::Pieces};
 use http::HeaderValue;
-use jiff::{Timestamp, Zoned};
-use std::{fmt, sync::Arc};
+use jiff::{SignedDuration, Timestamp, Zoned};
+use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 /// Gives out what a request proves its right by.
@@ -21,8 +21,16 @@ pub trait Tokens: fmt::Debug + Send + Sync {
     fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()>;
 }
 
+/// rclone renews a token of its own 10 seconds before it expires, and no sooner: it is asked when so many are left.
+const RCLONES: SignedDuration = SignedDuration::from_secs(8);
+/// After a refusal the section is read again, after so long each time: another program may have renewed the token just before.
+const AGAIN: [Duration; 4] =
+    [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+
 /// The tokens of one remote.
-pub struct Login {
+pub struct Login(Arc<Account>);
+
+struct Account {
     provider: &'static Provider,
     remote: String,
     client_id: String,
@@ -32,12 +40,12 @@ pub struct Login {
     /// The application itself logs in.
     own: bool,
     section: Option<Arc<dyn Section>>,
-    token: Mutex<Option<Token>>,
+    token: Arc<Mutex<Option<Token>>>,
 }
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login").field("kind", &self.provider.kind).finish_non_exhaustive()
+        f.debug_struct("Login").field("kind", &self.0.provider.kind).finish_non_exhaustive()
     }
 }
 
@@ -71,7 +79,7 @@ impl Login {
             };
             return Err(Error::new(ErrorKind::Unauthenticated, "open", message));
         }
-        Ok(Login {
+        Ok(Login(Arc::new(Account {
             provider,
             remote: request.remote.clone(),
             client_id: option("client_id"),
@@ -80,10 +88,12 @@ impl Login {
             scope: scope.to_owned(),
             own,
             section: request.section.clone(),
-            token: Mutex::new(token),
-        })
+            token: Arc::new(Mutex::new(token)),
+        })))
     }
+}
 
+impl Account {
     fn again(&self) -> String {
         match &*self.remote {
             "" => "log in again".into(),
@@ -99,17 +109,14 @@ impl Login {
     /// Gets the next token. What another process got meanwhile is found in the section; what comes is kept there before anybody else
     /// may ask.
     async fn renew(&self, http: &Http<Pieces>, before: Option<&Token>) -> Tried<Token> {
-        let mut locked = match &self.section {
-            Some(section) => Some(section.lock().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?),
-            None => None,
-        };
+        let mut locked = self.lock().await?;
         let kept = kept(locked.as_deref());
         let is_new = |kept: &Token| before.is_none_or(|before| kept.access_token != before.access_token);
-        if let Some(kept) = kept.clone().filter(|kept| is_new(kept) && kept.is_good(Timestamp::now())) {
+        if let Some(kept) = kept.clone().filter(|kept| is_new(kept) && self.is_good(kept)) {
             return Ok(kept);
         }
         let last = kept.or_else(|| before.cloned());
-        if self.client_id.is_empty() && !self.own {
+        if self.is_rclones() {
             return self.by_rclone(locked).await;
         }
         let form = match (&last, self.own) {
@@ -121,7 +128,13 @@ impl Login {
             }
             _ => return Err(self.denied("the one that there is has expired, and none to renew it came with it")),
         };
-        let next = self.ask(http, form, last.as_ref()).await?;
+        let next = match self.ask(http, form, last.as_ref()).await {
+            Err(fault) if fault.kind == ErrorKind::Unauthenticated && !self.own => {
+                drop(locked);
+                return self.by_others(last.as_ref()).await.ok_or(fault);
+            }
+            next => next?,
+        };
         match &mut locked {
             Some(locked) if !self.own => {
                 if let Err(error) = locked.set("token", &next.text()) {
@@ -140,11 +153,46 @@ impl Login {
         Ok(next)
     }
 
+    async fn lock(&self) -> Tried<Option<Box<dyn Locked>>> {
+        match &self.section {
+            Some(section) => Ok(Some(section.lock().await.map_err(|e| Fault::new(e.kind(), e.retry(), e.message()))?)),
+            None => Ok(None),
+        }
+    }
+
+    fn is_rclones(&self) -> bool {
+        self.client_id.is_empty() && !self.own
+    }
+
+    /// True while a token needn't be renewed.
+    fn is_good(&self, token: &Token) -> bool {
+        token.lasts(Timestamp::now(), if self.is_rclones() { RCLONES } else { EARLY })
+    }
+
+    /// The token that another program got for the one that was refused: rclone takes no lock, and writes it some moments after the
+    /// service gave it out. `None` when none comes.
+    async fn by_others(&self, refused: Option<&Token>) -> Option<Token> {
+        for wait in AGAIN {
+            tokio::time::sleep(wait).await;
+            let kept = kept(self.lock().await.ok()?.as_deref());
+            let is_new = |kept: &Token| refused.is_none_or(|refused| kept.access_token != refused.access_token);
+            if let Some(kept) = kept.filter(|kept| is_new(kept) && self.is_good(kept)) {
+                return Some(kept);
+            }
+        }
+        None
+    }
+
+    fn header(&self, token: &Token) -> Tried<HeaderValue> {
+        token.header().ok_or_else(|| self.denied("the one that there is can't be sent"))
+    }
+
     /// The token of rclone's own application can be renewed by rclone alone, which writes it into its file.
     async fn by_rclone(&self, locked: Option<Box<dyn Locked>>) -> Tried<Token> {
         let Some(mut locked) = locked else { return Err(self.denied("it was made for rclone")) };
         let done = locked.by_rclone().await;
-        let found = kept(Some(&*locked)).filter(|kept| kept.is_good(Timestamp::now()));
+        // Whatever rclone thought of it: one that hasn't expired is good.
+        let found = kept(Some(&*locked)).filter(|kept| kept.lasts(Timestamp::now(), SignedDuration::ZERO));
         found.ok_or_else(|| {
             let why = done.err().map(|e| e.message().to_owned()).unwrap_or_else(|| "rclone gave none".into());
             let own = self.provider.own_id;
@@ -177,22 +225,25 @@ fn kept(locked: Option<&dyn Locked>) -> Option<Token> {
 impl Tokens for Login {
     fn header<'a>(&'a self, http: &'a Http<Pieces>) -> BoxFuture<'a, Tried<HeaderValue>> {
         async move {
-            let mut token = self.token.lock().await;
-            let good = token.as_ref().filter(|token| token.is_good(Timestamp::now()));
-            let header =
-                |token: &Token| token.header().ok_or_else(|| self.denied("the one that there is can't be sent"));
-            if let Some(token) = good {
-                return header(token);
+            let mut token = self.0.token.clone().lock_owned().await;
+            if let Some(token) = token.as_ref().filter(|token| self.0.is_good(token)) {
+                return self.0.header(token);
             }
-            let next = self.renew(http, token.as_ref()).await?;
-            header(token.insert(next))
+            let (account, http) = (self.0.clone(), http.clone());
+            // A refresh token may be good once only: whoever asked may be stopped, but what came for it is kept all the same.
+            let renewal = tokio::spawn(async move {
+                let next = account.renew(&http, token.as_ref()).await?;
+                account.header(token.insert(next))
+            });
+            let stopped = |_| Err(Fault::new(ErrorKind::Cancelled, Retry::Never, "stopped"));
+            renewal.await.unwrap_or_else(stopped)
         }
         .boxed()
     }
 
     fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()> {
         async move {
-            if let Some(token) = &mut *self.token.lock().await
+            if let Some(token) = &mut *self.0.token.lock().await
                 && token.header().as_ref() == Some(header)
             {
                 token.expiry = "1970-01-01T00:00:00Z".into();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A token is renewed so long before it expires.
-const EARLY: SignedDuration = SignedDuration::from_secs(60);
+pub(crate) const EARLY: SignedDuration = SignedDuration::from_secs(60);
 
 /// What proves to a service who we are, for a while, and what gets the next one.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -86,11 +86,16 @@ impl Token {
         })
     }
 
-    /// True while it may be sent, at `now`.
+    /// True while it may be sent, at `now`, and needn't be renewed yet.
     pub fn is_good(&self, now: Timestamp) -> bool {
+        self.lasts(now, EARLY)
+    }
+
+    /// True for one that is good at `now`, and for longer than this.
+    pub fn lasts(&self, now: Timestamp, margin: SignedDuration) -> bool {
         let never = self.expiry.is_empty() || self.expiry.starts_with("0001-");
         let ends = || self.expiry.parse::<Timestamp>().ok();
-        !self.access_token.is_empty() && (never || ends().is_some_and(|ends| ends.duration_since(now) > EARLY))
+        !self.access_token.is_empty() && (never || ends().is_some_and(|ends| ends.duration_since(now) > margin))
     }
 
     /// The header `Authorization`; `None` for text that no header can hold.

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// How long a copy inside the service may take without getting on.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// In seconds: by so much the time of a file that is to be sent again is another. An earlier one, so that `--update` sends it too.
+const A_DAY: i64 = 24 * 60 * 60;
 
 /// Sets a file's time.
 pub async fn patch(service: &Service, key: &Key, id: &str, mtime: Mtime) -> Result<Item> {
@@ -45,11 +47,16 @@ struct Numbered {
     id: String,
 }
 
-/// Removes all versions of a file but the one that is there.
-pub async fn remove_versions(service: &Service, key: &Key, id: &str) -> Result<()> {
+/// The versions of a file; the one that is there comes first.
+async fn versions(service: &Service, key: &Key, id: &str) -> Result<Vec<Numbered>> {
     let call = Call::new("versions", Method::GET, service.by_id(id, "/versions"));
     let versions: Versions = service.api.json(&call).await.map_err(|refused| refused.at("write", key))?;
-    for version in versions.value.into_iter().skip(1) {
+    Ok(versions.value)
+}
+
+/// Removes all versions of a file but the one that is there.
+pub async fn remove_versions(service: &Service, key: &Key, id: &str) -> Result<()> {
+    for version in versions(service, key, id).await?.into_iter().skip(1) {
         let address = service.by_id(id, &format!("/versions/{}", version.id));
         match service.api.ask(&Call::new("versions", Method::DELETE, address)).await {
             Err(refused) if refused.fault.kind != ErrorKind::NotFound => return Err(refused.at("write", key)),
@@ -238,9 +245,42 @@ async fn wait(service: &Service, key: &Key, monitor: &str) -> Result<()> {
     }
 }
 
+/// Takes back a content that isn't what was sent, since the next run would find size and time as they should be: what is new is removed, and
+/// what was replaced is restored, with another time than the source has. What others have written since stays, and nothing goes for good.
+pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option<Mtime>) -> Result<()> {
+    let failed = |refused: haul_oauth::Refused| refused.at("write", key);
+    let now = match service.item(service.by_id(&wrong.id, "")).await {
+        Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(()),
+        now => now.map_err(failed)?,
+    };
+    let is_content = now.c_tag.is_some() && now.c_tag == wrong.c_tag;
+    if now.e_tag != wrong.e_tag && !is_content {
+        return Ok(());
+    }
+    let before = match versions(service, key, &wrong.id).await {
+        Ok(versions) if versions.len() < 2 => {
+            service.forget(key);
+            return remove(service, key, &wrong.id, now.e_tag.as_deref(), false).await;
+        }
+        versions => versions.map(|versions| versions[1].id.clone()),
+    };
+    let restored = match before {
+        Ok(version) => {
+            let address = service.by_id(&wrong.id, &format!("/versions/{version}/restoreVersion"));
+            let call = Call::new("versions", Method::POST, address);
+            service.api.ask(&call).await.map(|_| ()).map_err(failed)
+        }
+        Err(error) => Err(error),
+    };
+    // It keeps the time that was sent with the wrong content, or may.
+    let other = mtime.or(wrong.mtime()).map_or(0, Mtime::secs) - A_DAY;
+    patch(service, key, &wrong.id, Mtime::new(other, 0)).await?;
+    restored
+}
+
 /// Removes exactly this item, as it is.
-async fn remove(service: &Service, key: &Key, id: &str, tag: Option<&str>) -> Result<()> {
-    let call = match service.config.hard_delete && !service.config.is_personal {
+async fn remove(service: &Service, key: &Key, id: &str, tag: Option<&str>, forever: bool) -> Result<()> {
+    let call = match forever && !service.config.is_personal {
         true => Call::new("permanentDelete", Method::POST, service.by_id(id, "/permanentDelete")),
         false => Call::new("delete", Method::DELETE, service.by_id(id, "")),
     };
@@ -282,7 +322,8 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
         }
     };
     service.downloads.forget(&id);
-    match remove(service, key, &id, Some(&tag).filter(|tag| !tag.is_empty()).map(|tag| &**tag)).await {
+    let tag = Some(&*tag).filter(|tag| !tag.is_empty());
+    match remove(service, key, &id, tag, service.config.hard_delete).await {
         Ok(()) => {
             service.forget(key);
             Ok(())
@@ -299,7 +340,9 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
     }
 }
 
-/// A folder's content tag changes with what is in it: one that was found empty is deleted as it was then.
+/// The service deletes a folder with all that is in it: right before it is asked whether that is nothing. On personal drives a folder has a
+/// content tag, which changes with what is in it, so that one which was found empty is deleted as it was then. OneDrive for Business and
+/// SharePoint tell none: what arrives between the two requests goes with the folder, so that it always goes to the recycle bin.
 async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
     const OP: &str = "delete";
     let there = match service.at(OP, key).await {
@@ -313,13 +356,14 @@ async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, OP, "a drive's root can't be deleted").with_key(key));
     }
     let full = || Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key);
-    match list::children(service, key).await {
-        Ok(children) if !children.is_empty() => return Err(full()),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
-        other => other.map(|_| ())?,
+    // By its id: by its name it could be another by now.
+    match list::is_empty(service, &there.target().unwrap_or_else(|| there.id.clone())).await {
+        Ok(false) => return Err(full()),
+        Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(()),
+        other => other.map(|_| ()).map_err(|refused| refused.at(OP, key))?,
     }
     service.forget_folder(key)?;
-    match remove(service, key, &there.id, there.c_tag.as_deref()).await {
+    match remove(service, key, &there.id, there.c_tag.as_deref(), false).await {
         Err(error) if error.kind() == ErrorKind::Changed => Err(full()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,

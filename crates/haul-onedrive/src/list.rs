@@ -105,6 +105,13 @@ pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
     Ok(items)
 }
 
+/// Whether nothing is in a folder.
+pub async fn is_empty(service: &Service, id: &str) -> Refusal<bool> {
+    let address = service.by_id(id, "/children?$top=1");
+    let page: Page<Item> = service.api.json(&Call::new("children", Method::GET, address)).await?;
+    Ok(page.value.is_empty() && page.next.is_none())
+}
+
 fn no_root(service: &Service) -> Error {
     Error::new(ErrorKind::DirNotFound, "list", format!("{}: no such directory", service.locator))
 }

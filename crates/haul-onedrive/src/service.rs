@@ -4,7 +4,12 @@ use crate::{downloads::Downloads, options::Config};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
 use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal, Refused};
-use haul_store::{Caps, ids::Ids, tree::is_odd, web};
+use haul_store::{
+    Caps,
+    ids::{Ids, Place},
+    tree::is_odd,
+    web,
+};
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -321,7 +326,7 @@ impl Service {
 
     /// The address of a key below this store's root, or of what is asked of it (`/children`).
     ///
-    /// Errors: `Invalid` for what can't be a name; where only children have names, `NotFound` for a folder above it.
+    /// Errors: `Invalid` for what can't be a name; `NotFound` for a folder above it that isn't there by this very name.
     pub async fn address(&self, op: &'static str, key: &Key, verb: &str) -> Result<String> {
         self.address_in(op, &self.root, key, verb).await
     }
@@ -329,23 +334,40 @@ impl Service {
     /// The same below another root of the drive.
     pub async fn address_in(&self, op: &'static str, root: &Root, key: &Key, verb: &str) -> Result<String> {
         let names = self.names(root, key)?;
-        if self.config.by_child && root.base == self.root.base {
+        if root.base == self.root.base {
+            // How the root was typed counts for nothing; but where only children have names, it is found step by step.
+            let first = if self.config.by_child { 1 } else { root.parts.len() + 1 };
             let most = if verb == "/children" { names.len() } else { names.len().saturating_sub(1) };
-            for count in 1..=most {
-                let place = place(&names[..count]);
-                if self.folders.get(&place).is_none() {
-                    let item = self.item(self.by_names(root, &names[..count], "")).await;
-                    let item = item.map_err(|refused| refused.at(op, key))?;
-                    if !item.is_folder() {
-                        return Err(
-                            Error::new(ErrorKind::NotFound, op, "a file is in the place of a folder").with_key(key)
-                        );
-                    }
-                    self.put_folder(&place, &item);
-                }
+            for count in first..=most {
+                self.finds(op, key, &names[..count], count > root.parts.len()).await?;
             }
         }
         Ok(self.by_names(root, &names, verb))
+    }
+
+    /// Finds a folder that must be there, once; a name of other case is another where `exactly` is asked for. The service would go on
+    /// below it without a word.
+    async fn finds(&self, op: &'static str, key: &Key, names: &[String], exactly: bool) -> Result<()> {
+        let made = self.folders.place(&place(names)).await;
+        if made.id().is_some() {
+            return Ok(());
+        }
+        let item = self.item(self.by_names(&self.root, names, "")).await.map_err(|refused| refused.at(op, key))?;
+        let missing = |why: &str| Error::new(ErrorKind::NotFound, op, why).with_key(key);
+        if !item.is_folder() {
+            return Err(missing("a file is in the place of a folder"));
+        }
+        if exactly && names.last() != Some(&item.name) {
+            return Err(missing("no such directory"));
+        }
+        self.keep(made, names, &item);
+        Ok(())
+    }
+
+    /// Keeps what is known of a folder; gives its id.
+    fn keep(&self, made: Place, names: &[String], item: &Item) -> String {
+        let shared = item.target().inspect(|id| drop(locked(&self.shared).insert(place(names), id.clone())));
+        made.keep(shared.unwrap_or_else(|| item.id.clone()))
     }
 
     /// A key's path in the drive, by which a write is known later.
@@ -466,26 +488,29 @@ impl Service {
     ///
     /// Errors: `Exists` when a file is in its place, or a folder whose name differs by case.
     pub async fn make_dir(&self, key: &Key, op: &'static str) -> Result<String> {
-        let names = self.names(&self.root, key)?;
-        // Nothing is made in the place of what is shared in.
-        self.finds_shared(op).await?;
-        let mut missing = names.len();
-        let mut parent = None;
-        // From the deepest that is known, or can be made, down again.
-        loop {
-            match self.folder(&names[..missing], parent.as_deref(), key, op).await {
-                Ok(id) if missing == names.len() => return Ok(id),
-                Ok(id) => {
-                    parent = Some(id);
-                    missing += 1;
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound && missing > 0 && parent.is_none() => missing -= 1,
-                Err(error) => return Err(error),
+        match self.makes(key, op).await {
+            // What was known of folders above was so no more.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.folders.forget(&Key::new(""));
+                self.makes(key, op).await
             }
+            other => other,
         }
     }
 
-    async fn folder(&self, names: &[String], parent: Option<&str>, key: &Key, op: &'static str) -> Result<String> {
+    /// From the top: the service takes a path whose folders differ by case, and tells the last name of it only.
+    async fn makes(&self, key: &Key, op: &'static str) -> Result<String> {
+        let names = self.names(&self.root, key)?;
+        // Nothing is made in the place of what is shared in.
+        self.finds_shared(op).await?;
+        let mut id = self.folder(&names[..names.len().min(1)], None, key, op).await?;
+        for count in 2..=names.len() {
+            id = self.folder(&names[..count], Some(id), key, op).await?;
+        }
+        Ok(id)
+    }
+
+    async fn folder(&self, names: &[String], parent: Option<String>, key: &Key, op: &'static str) -> Result<String> {
         let made = self.folders.place(&place(names)).await;
         if let Some(id) = made.id() {
             return Ok(id);
@@ -496,10 +521,7 @@ impl Service {
             return Ok(made.keep(root.id));
         };
         let address = match parent {
-            Some(id) => self.by_id(id, "/children"),
-            None if self.config.by_child && !above.is_empty() && self.folders.get(&place(above)).is_none() => {
-                return Err(Error::new(ErrorKind::NotFound, op, "the folder above isn't known").with_key(key));
-            }
+            Some(id) => self.by_id(&id, "/children"),
             None => self.by_names(&self.root, above, "/children"),
         };
         let question = json!({"name": name, "folder": {}, "@microsoft.graph.conflictBehavior": "fail"});
@@ -520,8 +542,7 @@ impl Service {
             }
             Err(refused) => return Err(failed(refused)),
         };
-        let id = item.target().inspect(|id| drop(locked(&self.shared).insert(place(names), id.clone())));
-        Ok(made.keep(id.unwrap_or(item.id)))
+        Ok(self.keep(made, names, &item))
     }
 }
 

@@ -373,6 +373,33 @@ impl Write {
         }
     }
 
+    /// The error of a content that isn't what was sent. It doesn't stay where the next run would take it for what was sent: with its size.
+    async fn refused(&self, item: Item, bytes: u64, other: String, mtime: Option<Mtime>) -> Error {
+        let is_rewritten = is_rewritten(self.key.name());
+        let stays = is_rewritten && item.size != Some(bytes);
+        let taken = if stays { Ok(()) } else { change::take_back(&self.service, &self.key, &item, mtime).await };
+        let left = match taken {
+            Ok(()) => String::new(),
+            Err(error) => format!("; it could not be taken back ({})", error.message()),
+        };
+        if is_rewritten {
+            // It would be so each time.
+            let why = format!(
+                "the service has {other}: SharePoint writes into Office and HTML files what it knows of them. Copy these with --ignore-size and --ignore-checksum{left}"
+            );
+            return self.error(ErrorKind::Unsupported, why);
+        }
+        let error = self.error(ErrorKind::Corrupt, format!("the service has {other}{left}"));
+        match self.session.get() {
+            // The session has ended: it must be sent anew.
+            Some(session) => {
+                session.session.whole().take();
+                error
+            }
+            None => error.with_retry(Retry::Backoff),
+        }
+    }
+
     /// Compares what is there with what was sent.
     async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
         self.service.downloads.forget(&item.id);
@@ -387,16 +414,7 @@ impl Write {
             theirs.agree(ours).filter(|(_, same)| !same).map(|(algo, _)| format!("another {algo}"))
         };
         if let Some(other) = other.filter(|_| !self.spec.size_may_differ) {
-            return Err(match is_rewritten(self.key.name()) {
-                // It would be so each time.
-                true => self.error(
-                    ErrorKind::Unsupported,
-                    format!(
-                        "the service has {other}: SharePoint writes into Office and HTML files what it knows of them. Copy these with --ignore-size and --ignore-checksum"
-                    ),
-                ),
-                false => self.error(ErrorKind::Corrupt, format!("the service has {other}")).with_retry(Retry::Backoff),
-            });
+            return Err(self.refused(item, bytes, other, mtime).await);
         }
         // A time that was learnt only as the bytes passed.
         if let Some(mtime) = mtime.filter(|mtime| item.mtime().is_none_or(|there| there.secs() != mtime.secs())) {

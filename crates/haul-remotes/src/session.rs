@@ -23,6 +23,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
+use tokio::sync::RwLock;
 
 /// How many remotes may be made on one another, so that a loop ends.
 const MAX_WRAPPED: usize = 8;
@@ -80,20 +81,22 @@ pub struct Session {
     rate: OnceLock<Arc<Rate>>,
     config: OnceLock<Config>,
     shared: Shared,
+    /// See [`ConfigSection::in_use`].
+    in_use: Arc<RwLock<()>>,
 }
 
 impl Session {
     /// A session with these settings. Reads no file: a copy between local disks needs no configuration.
     pub fn new(settings: Settings) -> Session {
         let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
-        Session { settings, rate, config: OnceLock::new(), shared: Shared::default() }
+        Session { settings, rate, config: OnceLock::new(), shared: Shared::default(), in_use: Arc::default() }
     }
 
     /// A session for what must not wait in line behind the data of this one: without its limits, and with lanes of its own.
     pub fn apart(&self) -> Session {
         let net = Net { gate: Arc::new(Gate::open()), roads: Arc::default(), ..self.settings.net.clone() };
         let layers = LayerSettings { rate: None, ..self.settings.layers.clone() };
-        Session::new(Settings { net, layers, ..self.settings.clone() })
+        Session { in_use: self.in_use.clone(), ..Session::new(Settings { net, layers, ..self.settings.clone() }) }
     }
 
     /// Another configuration, with flags, time limits and certificates of its own, under the limits of this session: its
@@ -102,7 +105,15 @@ impl Session {
         let Net { gate, roads, buffers, .. } = self.settings.net.clone();
         let (layers, meters) = (self.settings.layers.clone(), self.settings.meters.clone());
         let settings = Settings { net: Net { gate, roads, buffers, ..other.net }, layers, meters, ..other };
-        Session { settings, rate: self.rate.clone(), config: OnceLock::new(), shared: self.shared.clone() }
+        let (rate, shared, in_use) = (self.rate.clone(), self.shared.clone(), self.in_use.clone());
+        Session { settings, rate, config: OnceLock::new(), shared, in_use }
+    }
+
+    /// Waits until every token that is being renewed is kept, but no longer than this. For the end of a program, even one that was told
+    /// to stop: a service may have taken the old token back.
+    pub async fn tokens_are_kept(&self, within: Duration) {
+        // Later than that, the next run has to log in.
+        let _ = tokio::time::timeout(within, self.in_use.write()).await;
     }
 
     /// The same session, which reads the configuration again: for a front end that has just changed it.
@@ -246,7 +257,8 @@ impl Session {
             return Ok(None);
         }
         let (path, secret, password) = (source.path.clone(), source.secret.clone(), config.password().clone());
-        Ok(Some(Arc::new(ConfigSection { path, secret, password, remote: resolved.remote.clone() })))
+        let (remote, in_use) = (resolved.remote.clone(), self.in_use.clone());
+        Ok(Some(Arc::new(ConfigSection { path, secret, password, remote, in_use })))
     }
 
     fn resolve(&self, spec: &Spec) -> Result<Resolved> {

@@ -598,3 +598,40 @@ fn options_that_cannot_be_are_told() {
         assert_eq!(store.caps().parts.map(|parts| parts.single), Some(size), "{cutoff}");
     }
 }
+
+/// A content that came out wrong doesn't stay with the size and the time that the next run looks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_stored_wrongly_doesnt_stay() {
+    for size in [100, 20 * MIB + 1] {
+        let sim = start(Settings::default());
+        let store = open(&sim, "", &[("upload_cutoff", "20M")]);
+        let write = async |bytes: &[u8], name: &str| {
+            let upload = store.write(&Key::new(name), sized(bytes)).await?;
+            let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
+            upload.publish(vec![part], Late::default()).await.map_err(haul_core::Error::from)
+        };
+        let (first, second) = (content(1, size), content(2, size));
+        let shifted = Some(Mtime::new(1_600_000_000 - 86_400, 0));
+        sim.spoil(1);
+        let error = write(&first, "d/f").await.expect_err("other bytes");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+        // A session has ended; what is in one form can be sent once more.
+        assert_eq!(error.retry() == Retry::Backoff, size == 100, "{error:?}");
+        assert_eq!(sim.content("d/f"), None, "{size}");
+        write(&first, "d/f").await.expect("written");
+        // Where there was another, that is back.
+        sim.spoil(1);
+        let error = write(&second, "d/f").await.expect_err("other bytes");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+        assert!(sim.content("d/f").as_deref() == Some(&first[..]), "{size}");
+        assert_eq!(store.stat(&Key::new("d/f")).await.expect("there").mtime, shifted, "{size}");
+        write(&second, "d/f").await.expect("written");
+        assert!(sim.content("d/f").as_deref() == Some(&second[..]), "{size}");
+        // What can't be restored has another time.
+        sim.spoil(1);
+        sim.fail("ListVersions", 0, 1, Fault::Refuse(500, "internal_server_error"));
+        let error = write(&first, "d/f").await.expect_err("other bytes");
+        assert!(error.message().contains("; it could not be taken back ("), "{error:?}");
+        assert_eq!(store.stat(&Key::new("d/f")).await.expect("there").mtime, shifted, "{size}");
+    }
+}

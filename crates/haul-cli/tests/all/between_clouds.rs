@@ -13,7 +13,7 @@ use haul_testkit::{
     web_servers::{Make, WebServer},
 };
 use serde_json::Value;
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const SECOND: u64 = 1_000_000_000;
@@ -135,36 +135,70 @@ fn what_goes_from_one_to_the_next_arrives_and_is_proved() {
     }
 }
 
-/// Where two names of the source are one, the second is an error: neither replaces the other. Encrypted content under plain names is no
-/// other matter; names that are encrypted don't fold.
+/// Two names of a file, and of a folder above the last, that differ by case alone. What is in the folders has the same sizes and times.
+const FOLDING: [(&str, &str); 7] = [
+    ("Name", "the first"),
+    ("name", "the second one"),
+    ("d/f", "lower"),
+    ("Foo/sub/f1", "Foo's first"),
+    ("Foo/sub/f2", "Foo's second"),
+    ("foo/sub/f1", "foo's first"),
+    ("foo/sub/f2", "foo's second"),
+];
+
+/// What is at a place, by name.
+fn held(lab: &Lab, place: &str) -> BTreeMap<String, String> {
+    let listed = lab.haul(&["lsf", "-R", "--files-only", place]).ok();
+    let read = |name: &&str| ((*name).to_owned(), lab.haul(&["cat", &below(place, name)]).ok().out);
+    listed.lines().iter().map(read).collect()
+}
+
+/// Where two names of the source are one, the second is an error: in no run does either replace the other, and a move loses none. Encrypted
+/// content under plain names is no other matter; names that are encrypted don't fold.
 #[test]
 fn of_two_names_that_are_one_the_second_is_an_error() {
     let Clouds { lab, places, .. } = &Clouds::start();
-    write(&lab.path("src/Name"), b"the first", TIME);
-    write(&lab.path("src/d/f"), b"lower", TIME);
-    write(&lab.path("src/name"), b"the second one", TIME);
-    for place in places {
+    let all: BTreeMap<String, String> = FOLDING.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+    let fill = |folder: &str| {
+        all.iter().for_each(|(name, text)| write(&lab.path(folder).join(name), text.as_bytes(), TIME));
+        lab.path(folder).display().to_string()
+    };
+    let source = fill("src");
+    let password = lab.haul(&["obscure", "of this test"]).ok().out;
+    for (number, place) in places.iter().enumerate() {
         let folds = ["dropbox:", "onedrive:", "box:"].iter().any(|name| place.starts_with(name));
-        let there = below(place, "folds");
-        let (plain, hidden) = (there.clone(), format!(":crypt,remote='{there}-c',filename_encryption=off:"));
-        let mut tried = vec![plain];
-        let password = lab.haul(&["obscure", "of this test"]).ok().out;
-        if folds {
-            tried.push(hidden.replace("filename", &format!("password={},filename", password.trim())));
-        }
-        for to in tried {
-            let ran = lab.haul(&["copy", "@src", &to, "--retries", "1"]);
-            let listed = lab.haul(&["lsf", "-R", "--files-only", &to]).ok();
-            if !folds {
-                assert_eq!((ran.code, listed.lines().len()), (0, 3), "{to}: {}{}", ran.err, listed.out);
-                continue;
+        let hidden =
+            |there: &str| format!(":crypt,remote='{there}-c',password={},filename_encryption=off:", password.trim());
+        for is_hidden in if folds { &[false, true][..] } else { &[false] } {
+            let to = |name: &str| if *is_hidden { hidden(&below(place, name)) } else { below(place, name) };
+            let (copied, moved) = (to("folds"), to("moves"));
+            let is_right = |held: &BTreeMap<String, String>, what: &str| {
+                assert!(held.iter().all(|(name, text)| all.get(name) == Some(text)), "{copied}: {what}: {held:?}");
+                assert_eq!(held.len(), if folds { 4 } else { 7 }, "{copied}: {what}: {held:?}");
+            };
+            let mut before = None;
+            for run in 1..=3 {
+                let ran = lab.haul(&["copy", &source, &copied, if run == 1 { "--retries=1" } else { "--retries=2" }]);
+                assert_eq!(ran.code != 0, folds, "{copied}: run {run}: {}", ran.err);
+                assert!(!folds || ran.err.contains("ame"), "{copied}: run {run}: {}", ran.err);
+                let now = held(lab, &copied);
+                is_right(&now, &format!("run {run}: {}", ran.err));
+                assert!(before.is_none_or(|before| before == now), "{copied}: run {run}: {now:?}");
+                before = Some(now);
             }
-            assert!(ran.code != 0 && ran.err.contains("ame"), "{to}: {}", ran.err);
-            let names = listed.lines();
-            let one: Vec<_> = names.iter().filter(|name| name.eq_ignore_ascii_case("name")).collect();
-            assert!(one.len() == 1 && names.contains(&"d/f"), "{to}: {}{}", listed.out, ran.err);
-            let expected = if *one[0] == "Name" { "the first" } else { "the second one" };
-            assert_eq!(lab.haul(&["cat", &below(&to, one[0])]).ok().out, expected, "{to}");
+            let folder = format!("move-{number}-{is_hidden}");
+            let source = fill(&folder);
+            for run in 1..=3 {
+                let ran = lab.haul(&["move", &source, &moved]);
+                assert_eq!(ran.code != 0, folds, "{moved}: run {run}: {}", ran.err);
+                let there = held(lab, &moved);
+                is_right(&there, &format!("move, run {run}: {}", ran.err));
+                for (name, text) in &all {
+                    let left = fs::read_to_string(lab.path(&folder).join(name)).ok();
+                    let is_kept = left.as_ref() == Some(text) || there.get(name) == Some(text);
+                    assert!(is_kept, "{moved}: run {run}: {name} is lost: {}", ran.err);
+                }
+            }
         }
     }
 }

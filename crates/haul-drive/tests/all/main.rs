@@ -4,3 +4,4 @@
 
 mod sdk;
 mod simulator;
+mod standing;

@@ -1,8 +1,9 @@
 //! The contract on the simulator of the test kit, which rclone has passed; and what only this service does.
 
+use crate::standing::moved;
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Entry, ErrorKind, Key, Listed};
+use haul_core::{Entry, ErrorKind, Key, Listed, Mtime};
 use haul_store::{
     Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Payload, Sent, Store, WriteSpec,
 };
@@ -19,9 +20,9 @@ use std::{
     time::Duration,
 };
 
-const PIECE: usize = 256 << 10;
+pub const PIECE: usize = 256 << 10;
 
-fn open_with(sim: &DriveSim, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
+pub fn open_with(sim: &DriveSim, path: &str, more: &[(&str, &str)]) -> Arc<dyn Store> {
     let (token, endpoint) = (sim.token(), sim.endpoint());
     let token_url = format!("{endpoint}/token");
     let base = [
@@ -42,7 +43,7 @@ pub fn open(sim: &DriveSim, path: &str) -> Arc<dyn Store> {
     open_with(sim, path, &[])
 }
 
-async fn listed(store: &dyn Store) -> Vec<String> {
+pub async fn listed(store: &dyn Store) -> Vec<String> {
     let (mut told, mut listing) = (Vec::new(), store.list(ListRequest::all()));
     while let Some(listed) = listing.next().await {
         match listed {
@@ -55,7 +56,7 @@ async fn listed(store: &dyn Store) -> Vec<String> {
     told
 }
 
-async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Result<()> {
+pub async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Result<()> {
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..Default::default() };
     let upload = store.write(&Key::new(name), spec).await?;
     let part = upload.part(0, 0, Payload::from(Bytes::copy_from_slice(bytes))).await?;
@@ -63,7 +64,7 @@ async fn put(store: &dyn Store, name: &str, bytes: &[u8]) -> haul_core::Result<(
     Ok(())
 }
 
-async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
+pub async fn get(store: &dyn Store, name: &str) -> Vec<u8> {
     conformance::collect(store.read(&Key::new(name), None, None).await.expect("there")).await.expect("bytes")
 }
 
@@ -113,9 +114,15 @@ async fn many_folders_share_few_requests_and_none_is_lost() {
     // Some queries find nothing, and yet nothing is missing.
     sim.set(|settings| settings.hole = Some(2));
     assert!(listed(&*store).await == keys);
-    // What Google didn't search is no proof that nothing is there; nor is a page that fails.
-    sim.set(|settings| settings.incomplete = true);
-    assert!(!listed(&*store).await.contains(&"end".to_owned()) || listed(&*store).await.len() < keys.len());
+    // What Google didn't search is no proof that nothing is there.
+    sim.set(|settings| (settings.hole, settings.incomplete) = (None, true));
+    assert_eq!(listed(&*store).await, [": Io"]);
+    // Nor is a page that fails: what is missing is named.
+    sim.set(|settings| settings.incomplete = false);
+    sim.spoil("list", 3, Fault::Refused(500, "internalError"));
+    let told = listed(&*store).await;
+    let failed = told.iter().any(|line| line.ends_with(": Io"));
+    assert!(failed && told.len() < keys.len(), "{failed}, {} of {} lines", told.len(), keys.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,12 +276,17 @@ async fn documents_are_files_whose_size_is_known_once_they_are_made() {
     };
     let refused = store.copy(rename("other.docx"), Default::default()).await.remove(0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    let mut copy = rename("copied.pdf");
+    copy.items[0].how = CopyHow::Copy;
+    store.copy(copy, Default::default()).await.remove(0).expect("copied");
+    store.delete(vec![(Key::new("copied.pdf"), None)]).await.remove(0).expect("deleted");
+    let trashed = sim.held().1;
     store.copy(rename("d/other.pdf"), Default::default()).await.remove(0).expect("moved");
     assert_eq!(get(&*store, "d/other.pdf").await, b"printed anew");
-    assert!(sim.held().1 == 0 && entry(&*store, "plan.pdf").await.is_none());
+    assert!(sim.held().1 == trashed && entry(&*store, "plan.pdf").await.is_none());
     assert!(entry(&*open_with(&sim, "", &[("skip_gdocs", "true")]), "d/other.pdf").await.is_none());
     store.delete(vec![(Key::new("d/other.pdf"), None)]).await.remove(0).expect("deleted");
-    assert_eq!(sim.held().1, 1, "in the trash");
+    assert_eq!(sim.held().1, trashed + 1, "in the trash");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -294,6 +306,17 @@ async fn what_has_a_star_and_what_is_in_the_trash() {
     assert_eq!(get(&*trash, "d/gone").await, b"g");
     assert_eq!(put(&*trash, "x", b"x").await.unwrap_err().kind(), ErrorKind::Unsupported);
     assert!(trash.delete(vec![(Key::new("d/"), None)]).await.remove(0).is_err(), "not a folder with what is kept");
+    // Nothing is removed for good, and no time is changed.
+    let for_good = open_with(&sim, "", &[("trashed_only", "true"), ("use_trash", "false")]);
+    for store in [&trash, &for_good] {
+        let error = store.delete(vec![(Key::new("d/gone"), None)]).await.remove(0).unwrap_err();
+        assert_eq!(error.message(), "with trashed_only nothing is written: it shows what is in the trash");
+        assert_eq!(
+            store.set_meta(&Key::new("d/gone"), Some(Mtime(0)), None).await.unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
+    assert_eq!(sim.held().1, 1);
     let store = open(&sim, "");
     let admin = store.admin().expect("it has a trash");
     // Who looks for unfinished uploads empties no trash.
@@ -316,5 +339,71 @@ async fn a_new_file_costs_one_question_and_one_upload() {
     for name in ["second", "third"] {
         put(&*store, &format!("d/{name}"), b"2").await.expect("written");
     }
-    assert_eq!(sim.counts(), [("list", 2), ("upload.create", 2)].into());
+    // And one for the folder, once it is there: files that come together share it.
+    assert_eq!(sim.counts(), [("get", 2), ("list", 2), ("upload.create", 2)].into());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_new_in_a_shared_drive_is_found_wherever_it_is_seen_from() {
+    let sim = DriveSim::start(Settings { late: true, ..Settings::default() });
+    let drive = sim.add_drive("Lab");
+    for name in ["a", "b"] {
+        let inner = sim.add_folder(&sim.add_folder(&drive, name), "in");
+        sim.add_file(&inner, "old", b"x");
+        sim.add_file(&inner, "new", b"x");
+    }
+    let folder = sim.add_folder(ROOT, "d");
+    sim.add_shortcut(&folder, "lab", &drive);
+    sim.add_folder(&sim.add_folder(&folder, "e"), "f");
+    let lab = ["a/", "a/in/", "a/in/new", "a/in/old", "b/", "b/in/", "b/in/new", "b/in/old"];
+    let by_id = open_with(&sim, "", &[("root_folder_id", &drive)]);
+    assert_eq!(listed(&*by_id).await, [&lab[..], &["end"]].concat());
+    let below: Vec<_> = lab.iter().map(|name| format!("d/lab/{name}")).collect();
+    let below = below.iter().map(String::as_str);
+    let wanted: Vec<_> = ["d/", "d/e/", "d/e/f/", "d/lab/"].into_iter().chain(below).chain(["end"]).collect();
+    assert_eq!(listed(&*open(&sim, "")).await, wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shortcut_to_what_is_in_the_trash_is_no_empty_folder() {
+    let sim = DriveSim::start(Settings::default());
+    let (folder, file) = (sim.add_folder(ROOT, "d"), sim.add_file(ROOT, "f", b"x"));
+    sim.add_file(&folder, "in", b"x");
+    sim.add_shortcut(ROOT, "dir", &folder);
+    sim.add_shortcut(ROOT, "file", &file);
+    sim.add_shortcut(ROOT, "nowhere", "gone");
+    sim.trash(&folder);
+    sim.trash(&file);
+    let store = open(&sim, "");
+    assert_eq!(listed(&*store).await, ["dir: Invalid", "file: Invalid", "nowhere: NotFound", "end"]);
+    let error = store.stat(&Key::new("dir/")).await.unwrap_err();
+    assert_eq!(error.message(), "what this shortcut leads to is in the trash");
+    // As in rclone.
+    let some =
+        open_with(&sim, "", &[("skip_dangling_shortcuts", "true"), ("pacer_min_sleep", "1ms"), ("pacer_burst", "9")]);
+    assert_eq!(listed(&*some).await, ["dir: Invalid", "file: Invalid", "end"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_came_wrong_are_never_taken_for_the_sources() {
+    let sim = DriveSim::start(Settings::default());
+    let store = open(&sim, "");
+    put(&*store, "f", b"old").await.expect("written");
+    let mtime = Mtime(1_600_000_000_000_000_000);
+    sim.spoil("upload.replace", 0, Fault::Garbled);
+    let spec = WriteSpec { size: Some(3), mtime: Some(mtime), ..Default::default() };
+    let upload = store.write(&Key::new("f"), spec).await.expect("begun");
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"new"))).await.expect("held");
+    let error = upload.publish(vec![part], Late::default()).await.unwrap_err().error;
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let there = store.stat(&Key::new("f")).await.expect("there");
+    assert_eq!((there.size, there.mtime), (3, Some(Mtime(mtime.0 - 86_400_000_000_000))));
+    // What is new doesn't stay at all.
+    sim.spoil("upload.create", 0, Fault::Garbled);
+    assert_eq!(put(&*store, "g", b"new").await.unwrap_err().kind(), ErrorKind::Corrupt);
+    sim.spoil("copy", 0, Fault::Garbled);
+    let copy = moved(&*store, "f", "g", CopyHow::Copy);
+    let error = store.copy(copy, Default::default()).await.remove(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert_eq!(listed(&*store).await, ["f", "end"]);
 }

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all};
 use haul_core::{ErrorKind, Key, Listed, Mtime, Retry, plan::Replace};
-use haul_store::{Late, ListRequest, OpenRequest, Part, Payload, Sent, Store, Stored, Upload, WriteSpec};
+use haul_store::{
+    CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Part, Payload, Sent, Store, Stored, Upload, WriteSpec,
+};
 use haul_testkit::{
     conformance::{self, Breaks::Always},
     dropboxsim::{Dropbox, Fault, Settings},
@@ -149,15 +151,110 @@ async fn names_that_fold_together_are_an_error_of_the_second() {
         let error = put(&*store, second, b"second", WriteSpec::default()).await.expect_err("folds");
         assert_eq!(error.kind(), ErrorKind::Exists, "{second}");
     }
-    // Another run doesn't know before it is done; but the version that it saw is gone.
-    let other = open(&service, "box", &[]);
-    let error = put(&*other, "Dir/NAME", b"second", WriteSpec::default()).await.expect_err("replaces another");
-    assert_eq!(error.kind(), ErrorKind::Exists);
-    let answers = other.delete(vec![(Key::new("Dir/name"), old.clone()), (Key::new("Dir/name"), None)]).await;
-    assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::Changed)), "{answers:?}");
+    // Another run that knows nothing, and one that listed: neither replaces what is there, however often it tries.
+    let (fresh, listing) = (open(&service, "box", &[]), open(&service, "box", &[]));
+    assert_eq!(listed(&*listing, ListRequest::all()).await, ["Dir/", "Dir/name", "end"]);
+    for (run, store) in [&fresh, &listing].into_iter().enumerate() {
+        for second in ["Dir/NAME", "dir/other", "Dir/NAME", "dir/name"] {
+            let error = put(&**store, second, b"second", WriteSpec::default()).await.expect_err("folds");
+            assert_eq!((error.kind(), error.retry()), (ErrorKind::Exists, Retry::Never), "{run} {second}: {error:?}");
+            assert!(
+                error.message().contains("is there, which is the same name for Dropbox"),
+                "{run} {second}: {error:?}"
+            );
+            assert_eq!(store.stat(&Key::new(second)).await.expect_err("another").kind(), ErrorKind::NotFound);
+            assert_eq!(
+                store.read(&Key::new(second), None, None).await.expect_err("another").kind(),
+                ErrorKind::NotFound
+            );
+            let deleted = store.delete(vec![(Key::new(second), None)]).await;
+            assert!(deleted[0].is_ok(), "{run} {second}: no such file");
+        }
+        assert_eq!(service.all()["/box/Dir/name"].as_deref(), Some(&b"first"[..]), "{run}");
+    }
+    // The right name is still free to be written.
+    let new = put(&*fresh, "Dir/name", b"third", WriteSpec::default()).await.expect("written").version;
+    assert_eq!(service.all()["/box/Dir/name"].as_deref(), Some(&b"third"[..]));
     let answers = store.delete(vec![(Key::new("Dir/name"), old)]).await;
     assert!(answers[0].as_ref().is_err_and(|e| e.kind() == ErrorKind::Changed), "{answers:?}");
-    assert_eq!(service.all()["/box/Dir/name"].as_deref(), Some(&b"second"[..]));
+    let answers = fresh.delete(vec![(Key::new("Dir/name"), new)]).await;
+    assert!(answers[0].is_ok() && !service.all().contains_key("/box/Dir/name"), "{answers:?}");
+    // Who wrote it knows that the name is free now.
+    put(&*fresh, "Dir/NAME", b"second", WriteSpec::default()).await.expect("written");
+}
+
+/// Dropbox goes on below `Foo` where `foo` is asked for, however deep.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_that_differ_by_case_are_one_at_no_level() {
+    let service = start(Settings::default());
+    // How the root was typed counts for nothing.
+    service.put("/Top/Box/z", b"z");
+    let store = open(&service, "top/box", &[]);
+    for name in ["Foo/sub/f1", "Foo/sub/deep/f2"] {
+        put(&*store, name, b"first", WriteSpec::default()).await.expect("written");
+    }
+    let (fresh, listing) = (open(&service, "top/box", &[]), open(&service, "top/box", &[]));
+    assert_eq!(listed(&*listing, ListRequest::all()).await.len(), 3 + 3 + 1);
+    for (run, store) in [&store, &fresh, &listing].into_iter().enumerate() {
+        for name in ["foo/sub/f1", "foo/sub/new", "Foo/SUB/f1", "foo/sub/deep/f2", "Foo/sub/Deep/f2", "FOO/f"] {
+            for replace in [Replace::Anything, Replace::Absent] {
+                let spec = WriteSpec { replace, ..Default::default() };
+                let error = put(&**store, name, b"second", spec).await.expect_err("refused");
+                assert_eq!((error.kind(), error.retry()), (ErrorKind::Exists, Retry::Never), "{run} {name}: {error:?}");
+            }
+            let absent = store.stat(&Key::new(name)).await.expect_err("another");
+            assert_eq!(absent.kind(), ErrorKind::NotFound, "{run} {name}");
+            assert!(store.read(&Key::new(name), None, None).await.is_err(), "{run} {name}");
+        }
+        for name in ["foo/", "foo/sub/", "Foo/SUB/", "foo/new/"] {
+            let error = store.make_dir(&Key::new(name), &Default::default()).await.expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Exists, "{run} {name}");
+            assert!(store.delete(vec![(Key::new(name), None)]).await[0].is_ok(), "{run} {name}: no such folder");
+        }
+        let below = listed(&**store, ListRequest { prefix: b"foo/".to_vec(), ..ListRequest::all() }).await;
+        assert_eq!(below, ["end"], "{run}");
+        let item = CopyItem {
+            from: Key::new("z"),
+            want: None,
+            size: 1,
+            to: Key::new("foo/sub/z"),
+            spec: WriteSpec::default(),
+            how: CopyHow::Rename,
+        };
+        let from = store.caps().domain.as_ref().expect("one").place.clone();
+        let batch = CopyBatch { from, items: vec![item], links: Default::default() };
+        let moved = store.copy(batch, Default::default()).await;
+        assert_eq!(moved[0].as_ref().expect_err("refused").kind(), ErrorKind::Exists, "{run}");
+    }
+    put(&*fresh, "Foo/sub/f1", b"third", WriteSpec::default()).await.expect("written");
+    let all = service.all();
+    assert_eq!(all["/Top/Box/Foo/sub/f1"].as_deref(), Some(&b"third"[..]));
+    assert_eq!(all["/Top/Box/Foo/sub/deep/f2"].as_deref(), Some(&b"first"[..]));
+    assert_eq!(all.len(), 2 + 3 + 3, "{all:?}");
+}
+
+/// A folder is asked about once, and no file that was listed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_are_asked_about_once() {
+    let service = start(Settings::default());
+    let store = open(&service, "box", &[]);
+    let names: Vec<String> = (0..20).map(|number| format!("a/b/f{number}")).collect();
+    let write_all = async |store: &dyn Store, bytes: &'static [u8]| {
+        let puts = names.iter().map(|name| put(store, name, bytes, WriteSpec::default()));
+        assert!(join_all(puts).await.iter().all(Result::is_ok));
+    };
+    write_all(&*store, b"first").await;
+    let count = |name: &str| service.counts().get(name).copied().unwrap_or_default();
+    assert_eq!((count("files/get_metadata"), count("files/create_folder_v2")), (1, 0), "what is below it isn't there");
+    let listing = open(&service, "box", &[]);
+    assert_eq!(listed(&*listing, ListRequest::all()).await.len(), 20 + 2 + 1);
+    write_all(&*listing, b"second").await;
+    assert_eq!(count("files/get_metadata"), 1);
+    // Who knows nothing asks for each file that is there whether it is the very one.
+    let fresh = open(&service, "box", &[]);
+    write_all(&*fresh, b"third").await;
+    assert_eq!(count("files/get_metadata"), 1 + 2 + 20);
+    assert!(names.iter().all(|name| service.all()[&format!("/box/{name}")].as_deref() == Some(&b"third"[..])));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -322,8 +322,11 @@ async fn copies_take_as_many_requests_as_they_take() {
         how: haul_store::CopyHow::Copy,
     };
     let from = store.caps().domain.as_ref().expect("a domain").place.clone();
-    let batch = haul_store::CopyBatch { from, items: vec![item], links: Default::default() };
-    store.copy(batch, Default::default()).await.remove(0).expect("copied");
-    assert_eq!(sim.counts().get("rewrite"), Some(&3));
+    let batch = || haul_store::CopyBatch { from: from.clone(), items: vec![item.clone()], links: Default::default() };
+    store.copy(batch(), Default::default()).await.remove(0).expect("copied");
+    assert_eq!(sim.counts().get("rewrite"), Some(&3), "its token is the same all the time");
     assert!(get(&*store, "g").await == bytes);
+    sim.set(|settings| settings.rewrites = 0);
+    let error = store.copy(batch(), Default::default()).await.remove(0).unwrap_err();
+    assert!(error.message().ends_with("the copy doesn't get on: Google copies no more bytes"), "{error}");
 }

@@ -7,9 +7,12 @@ use haul_testkit::serve::{Body, Server, answer};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
 };
 
 pub static PROVIDER: Provider = Provider {
@@ -45,14 +48,17 @@ struct Service {
     server: Server,
     current: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<String>>>,
+    /// Its answers take so many milliseconds, once they are decided.
+    slow: Arc<AtomicUsize>,
 }
 
 impl Service {
     fn start() -> Service {
         let (current, asked) = (Arc::new(AtomicUsize::new(1)), Arc::<Mutex<Vec<String>>>::default());
-        let (now, questions) = (current.clone(), asked.clone());
+        let slow = Arc::<AtomicUsize>::default();
+        let (now, questions, wait) = (current.clone(), asked.clone(), slow.clone());
         let server = started(move |request| {
-            let (now, questions) = (now.clone(), questions.clone());
+            let (now, questions, wait) = (now.clone(), questions.clone(), wait.clone());
             async move {
                 let bearer = request.headers().get("authorization").map(|value| value.as_bytes().to_vec());
                 if request.uri().path() == "/file" {
@@ -76,12 +82,13 @@ impl Service {
                 }
                 let next = number + 1;
                 now.store(next, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(wait.load(Ordering::SeqCst) as u64)).await;
                 let text =
                     format!("{{\"access_token\":\"a{next}\",\"refresh_token\":\"r{next}\",\"expires_in\":3600}}");
                 answer(StatusCode::OK, text)
             }
         });
-        Service { server, current, asked }
+        Service { server, current, asked, slow }
     }
 
     fn asked(&self) -> MutexGuard<'_, Vec<String>> {
@@ -211,6 +218,64 @@ async fn a_token_of_rclones_application_is_renewed_by_rclone() {
     let said = login.header(&http()).await.unwrap_err().message;
     assert!(said.contains("rclone") && said.contains("at box.com") && said.contains("client_id"), "{said}");
     assert!(service.asked().is_empty(), "nobody asks with an id that isn't ours");
+}
+
+fn lasting(seconds: i64) -> String {
+    let expiry = jiff::Timestamp::try_from(SystemTime::now()).unwrap() + jiff::SignedDuration::from_secs(seconds);
+    format!("{{\"access_token\":\"a1\",\"refresh_token\":\"r1\",\"expiry\":\"{expiry}\"}}")
+}
+
+#[tokio::test]
+async fn a_token_of_rclones_application_is_used_as_long_as_it_lasts() {
+    let service = Service::start();
+    // rclone renews none that has so long to go, and whoever asks it finds the same.
+    for (seconds, section) in [(40, Kept::default()), (5, Kept::default())] {
+        let token = lasting(seconds);
+        let section = Kept { rclones: Some(token.clone()), token: Arc::new(Mutex::new(token.clone())), ..section };
+        let options = [("client_id", ""), ("token", &*token)];
+        let login = Login::open(&PROVIDER, &request(&service, Some(&section), &options)).unwrap();
+        assert_eq!(login.header(&http()).await.unwrap(), "Bearer a1", "{seconds} seconds");
+    }
+    let token = lasting(5);
+    let section = Kept { rclones: Some("{\"access_token\":\"by rclone\"}".into()), ..kept(&token) };
+    let options = [("client_id", ""), ("token", &*token)];
+    let login = Login::open(&PROVIDER, &request(&service, Some(&section), &options)).unwrap();
+    assert_eq!(login.header(&http()).await.unwrap(), "Bearer by rclone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_stopped_while_a_token_is_renewed_loses_none() {
+    let (service, section) = (Service::start(), kept(OLD));
+    let login = Login::open(&PROVIDER, &request(&service, Some(&section), &[])).unwrap();
+    let http = http();
+    service.slow.store(500, Ordering::SeqCst);
+    let asking = tokio::time::timeout(Duration::from_millis(200), login.header(&http)).await;
+    assert!(asking.is_err() && service.current.load(Ordering::SeqCst) == 2, "the service has taken the old one back");
+    let is_kept = || section.token.lock().unwrap().contains("r2");
+    for _ in 0..100 {
+        if is_kept() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(is_kept());
+    assert_eq!(login.header(&http).await.unwrap(), "Bearer a2");
+    assert_eq!(service.asked().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_program_got_just_before_is_used() {
+    let (service, section) = (Service::start(), kept(OLD));
+    let login = Login::open(&PROVIDER, &request(&service, Some(&section), &[])).unwrap();
+    // It has taken no lock, and writes what it got after ours was refused.
+    service.current.store(7, Ordering::SeqCst);
+    let token = section.token.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        *token.lock().unwrap() = "{\"access_token\":\"a7\",\"refresh_token\":\"r7\"}".into();
+    });
+    assert_eq!(login.header(&http()).await.unwrap(), "Bearer a7");
+    assert_eq!(service.asked().len(), 1);
 }
 
 #[tokio::test]

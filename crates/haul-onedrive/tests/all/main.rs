@@ -185,6 +185,157 @@ async fn names_that_differ_by_case_never_replace_each_other() {
     assert_eq!(drive.shown().len(), 2);
 }
 
+/// The service goes on below `Foo` where `foo` is asked for, however deep.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_that_differ_by_case_are_one_at_no_level() {
+    for by_child in [false, true] {
+        let drive = start(Settings { by_child, ..Settings::default() });
+        let more = if by_child { &[("region", "cn")][..] } else { &[] };
+        // How the root was typed counts for nothing.
+        open_with(&drive, "Top/Box", more).make_dir(&Key::new(""), &Default::default()).await.expect("made");
+        let store = open_with(&drive, "top/box", more);
+        put(&*store, "Foo/sub/f1", b"first").await.expect("put");
+        put(&*store, "Foo/sub/deep/f2", b"first").await.expect("put");
+        // The same run, one that listed, and one that knows nothing.
+        let listing = open_with(&drive, "top/box", more);
+        assert_eq!(listed(&*listing, ListRequest::all()).await.0.len(), 5);
+        let fresh = open_with(&drive, "top/box", more);
+        for (run, store) in [&store, &listing, &fresh].into_iter().enumerate() {
+            for name in ["foo/sub/f1", "foo/sub/new", "Foo/SUB/f1", "foo/sub/deep/f2", "Foo/sub/Deep/f2", "FOO/f"] {
+                let error = put(&**store, name, b"second").await.expect_err("refused");
+                assert_eq!((error.kind(), error.retry()), (ErrorKind::Exists, Retry::Never), "{run} {name}: {error:?}");
+                assert!(error.message().contains("is the same name for OneDrive"), "{run} {name}: {error:?}");
+                let absent = store.stat(&Key::new(name)).await.expect_err("another");
+                assert_eq!(absent.kind(), ErrorKind::NotFound, "{run} {name}");
+                assert!(store.read(&Key::new(name), None, None).await.is_err(), "{run} {name}");
+                assert!(store.delete(vec![(Key::new(name), None)]).await[0].is_ok(), "{run} {name}: no such file");
+            }
+            for name in ["foo/", "foo/sub/", "Foo/SUB/"] {
+                let error = store.make_dir(&Key::new(name), &Default::default()).await.expect_err("refused");
+                assert_eq!(error.kind(), ErrorKind::Exists, "{run} {name}");
+                assert!(store.delete(vec![(Key::new(name), None)]).await[0].is_ok(), "{run} {name}: no such folder");
+            }
+            let set = store.set_meta(&Key::new("foo/sub/f1"), Some(Mtime::new(1, 0)), None).await;
+            assert_eq!(set.expect_err("another").kind(), ErrorKind::NotFound, "{run}");
+            let below = listed(&**store, ListRequest { prefix: b"foo/".to_vec(), ..ListRequest::all() }).await;
+            assert!(below.0.is_empty(), "{run}: {below:?}");
+            let item = CopyItem {
+                from: Key::new("Foo/sub/f1"),
+                want: None,
+                size: 5,
+                to: Key::new("foo/sub/f1"),
+                spec: WriteSpec::default(),
+                how: CopyHow::Copy,
+            };
+            let from = store.caps().domain.as_ref().expect("one").place.clone();
+            let batch = CopyBatch { from, items: vec![item], links: Default::default() };
+            let copied = store.copy(batch, Default::default()).await;
+            assert_eq!(copied[0].as_ref().expect_err("refused").kind(), ErrorKind::Exists, "{run}");
+        }
+        put(&*fresh, "Foo/sub/f1", b"third").await.expect("put");
+        assert_eq!(drive.content("Top/Box/Foo/sub/f1").as_deref(), Some(&b"third"[..]));
+        assert_eq!(drive.content("Top/Box/Foo/sub/deep/f2").as_deref(), Some(&b"first"[..]));
+        assert_eq!(drive.shown().len(), 7, "{:?}", drive.shown());
+    }
+}
+
+/// What is known of the folders above costs no request for each file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_are_asked_about_once() {
+    let drive = start(Settings::default());
+    let store = open(&drive, "top");
+    for n in 0..4 {
+        put(&*store, &format!("a/b/c/f{n}"), b"x").await.expect("put");
+    }
+    let counts = drive.counts();
+    assert_eq!((counts["mkdir"], counts["session"], counts["range"]), (4, 4, 4), "{counts:?}");
+    let fresh = open(&drive, "top");
+    for n in 0..4 {
+        fresh.stat(&Key::new(format!("a/b/c/f{n}"))).await.expect("there");
+    }
+    assert_eq!(drive.counts(), [("item", 3 + 4)].into());
+    // A folder that somebody deleted meanwhile is made anew.
+    assert!(open(&drive, "top").delete(vec![(Key::new("a/b/c/f0"), None)]).await[0].is_ok());
+    for gone in ["f1", "f2", "f3", ""] {
+        assert!(open(&drive, "top").delete(vec![(Key::new(format!("a/b/c/{gone}")), None)]).await[0].is_ok());
+    }
+    assert!(open(&drive, "top").delete(vec![(Key::new("a/b/"), None)]).await[0].is_ok());
+    put(&*fresh, "a/b/c/d/f", b"x").await.expect("put");
+    assert_eq!(drive.content("top/a/b/c/d/f").as_deref(), Some(&b"x"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_arrives_in_a_folder_that_goes_isnt_lost() {
+    for drive_type in ["personal", "business"] {
+        let drive = start(Settings { drive_type, ..Settings::default() });
+        let store = open_with(&drive, "", &[("hard_delete", "true")]);
+        let delete = async |name: &str| store.delete(vec![(Key::new(name), None)]).await.remove(0);
+        for (kind, name) in [("children", "a"), ("delete", "b")] {
+            store.make_dir(&Key::new(format!("{name}/")), &Default::default()).await.expect("made");
+            drive.meanwhile(kind, &format!("{name}/new"));
+            let deleted = delete(&format!("{name}/")).await;
+            // OneDrive for Business deletes a folder under no condition: from its recycle bin it can be had back.
+            let is_gone = drive_type == "business" && kind == "delete";
+            assert_eq!(deleted.err().map(|e| e.kind()), (!is_gone).then_some(ErrorKind::Exists), "{drive_type} {kind}");
+            assert_eq!(drive.content(&format!("{name}/new")).is_some(), !is_gone, "{drive_type} {kind}");
+            assert_eq!(drive.recycled(), usize::from(is_gone), "{drive_type} {kind}");
+        }
+        // It is asked right before, and by id.
+        store.make_dir(&Key::new("c/"), &Default::default()).await.expect("made");
+        drive.counts();
+        assert!(delete("c/").await.is_ok());
+        assert_eq!(drive.counts(), [("item", 1), ("children", 1), ("delete", 1)].into(), "{drive_type}");
+    }
+}
+
+/// A content that came out wrong doesn't stay with the size and the time that the next run looks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_stored_wrongly_doesnt_stay() {
+    for (drive_type, size) in [("personal", 100), ("business", 100), ("business", 3 * CHUNK + 7)] {
+        let drive = start(Settings { drive_type, ..Settings::default() });
+        let store = open(&drive, "");
+        let bytes = noise(size);
+        drive.spoil(1);
+        let error = put(&*store, "d/new", &bytes).await.expect_err("other bytes");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+        assert_eq!(drive.content("d/new"), None, "{drive_type} {size}");
+        put(&*store, "d/new", &bytes).await.expect("put");
+        assert_eq!(drive.content("d/new").as_deref(), Some(&bytes[..]));
+        // Where there was another, that is back.
+        let later = vec![7; size];
+        drive.spoil(1);
+        let (upload, parts) = send(&*store, "d/new", &later, dated()).await;
+        let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("other bytes");
+        assert_eq!(failed.error.kind(), ErrorKind::Corrupt, "{:?}", failed.error);
+        assert_eq!(drive.content("d/new").as_deref(), Some(&bytes[..]), "{drive_type} {size}");
+        let there = store.stat(&Key::new("d/new")).await.expect("there");
+        assert_eq!(there.mtime, Some(Mtime::new(1_600_000_000 - 86_400, 0)), "{drive_type} {size}");
+        // A large one must be sent anew; what is there isn't touched by who tries all the same.
+        match failed.upload.publish(parts, Late::default()).await {
+            Ok(_) => assert_eq!(size, 100),
+            Err(failed) => {
+                assert!(size > CHUNK, "{:?}", failed.error);
+                assert_eq!(drive.content("d/new").as_deref(), Some(&bytes[..]), "{drive_type} {size}");
+            }
+        }
+        put(&*store, "d/new", &later).await.expect("put");
+        assert_eq!(drive.content("d/new").as_deref(), Some(&later[..]), "{drive_type} {size}");
+        // What others write between the two isn't taken back.
+        drive.spoil(1);
+        drive.meanwhile("item", "d/other");
+        put(&*store, "d/other", &bytes).await.expect_err("other bytes");
+        assert_eq!(drive.content("d/other").as_deref(), Some(&b"meanwhile"[..]), "{drive_type} {size}");
+        // Nor is what nobody can tell of: then it has another time.
+        put(&*store, "d/third", &bytes).await.expect("put");
+        drive.spoil(1);
+        drive.fail(Fault { kind: "versions", after: 0, times: 1, how: How::Status(500) });
+        let error = put(&*store, "d/third", &later).await.expect_err("other bytes");
+        assert!(error.message().contains("; it could not be taken back ("), "{error:?}");
+        let there = store.stat(&Key::new("d/third")).await.expect("there");
+        assert_eq!(there.mtime, Some(Mtime::new(1_600_000_000 - 86_400, 0)), "{drive_type} {size}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_is_lost_makes_no_second_version() {
     let drive = start(Settings::default());

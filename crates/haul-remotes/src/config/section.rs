@@ -14,9 +14,11 @@ use haul_store::{Locked, Section};
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 /// rclone has this long to renew a token.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,6 +34,8 @@ pub struct ConfigSection {
     pub password: Password,
     /// The remote's name.
     pub remote: String,
+    /// Held for reading by whoever holds a section: who may write has none of the session's sections in use.
+    pub in_use: Arc<RwLock<()>>,
 }
 
 /// The section, while nobody else changes the file.
@@ -39,6 +43,7 @@ struct Held {
     section: ConfigSection,
     ini: Ini,
     _lock: Option<FileLock>,
+    _in_use: OwnedRwLockReadGuard<()>,
 }
 
 fn told(error: Error) -> haul_core::Error {
@@ -53,10 +58,10 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'sta
 }
 
 impl ConfigSection {
-    fn hold(self) -> Result<Held> {
+    fn hold(self, in_use: OwnedRwLockReadGuard<()>) -> Result<Held> {
         let lock = FileLock::take(&self.path)?;
         let ini = store::read_again(&self.path, self.secret.as_ref())?;
-        Ok(Held { section: self, ini, _lock: lock })
+        Ok(Held { section: self, ini, _lock: lock, _in_use: in_use })
     }
 
     /// Any command of rclone that asks the service renews the token and saves it.
@@ -91,7 +96,11 @@ impl ConfigSection {
 impl Section for ConfigSection {
     fn lock(&self) -> BoxFuture<'_, haul_core::Result<Box<dyn Locked>>> {
         let section = self.clone();
-        async move { apart(|| section.hold()).await.map(|held| Box::new(held) as _) }.boxed()
+        async move {
+            let in_use = self.in_use.clone().read_owned().await;
+            apart(|| section.hold(in_use)).await.map(|held| Box::new(held) as _)
+        }
+        .boxed()
     }
 }
 
@@ -136,7 +145,8 @@ mod tests {
     fn section(dir: &tempfile::TempDir, text: &str) -> ConfigSection {
         let path = dir.path().join("rclone.conf");
         fs::write(&path, text).unwrap();
-        ConfigSection { path, secret: None, password: Password::default(), remote: "b".into() }
+        let (secret, in_use) = (None, Arc::default());
+        ConfigSection { path, secret, password: Password::default(), remote: "b".into(), in_use }
     }
 
     #[tokio::test]
@@ -154,6 +164,16 @@ mod tests {
         let mut held = section.lock().await.unwrap();
         assert!(held.set("token", "4").unwrap_err().message().contains("no remote"));
         assert_eq!(fs::read_to_string(&section.path).unwrap(), "[a]\ntoken = 1\n");
+    }
+
+    #[tokio::test]
+    async fn a_session_knows_whether_a_section_of_its_own_is_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let section = section(&dir, "[b]\ntoken = 0\n");
+        let held = section.lock().await.unwrap();
+        assert!(section.in_use.try_write().is_err());
+        drop(held);
+        assert!(section.in_use.try_write().is_ok());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

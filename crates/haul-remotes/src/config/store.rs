@@ -18,7 +18,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    sync::{Arc, Once},
     thread,
     time::Duration,
 };
@@ -26,6 +26,9 @@ use std::{
 /// Another process changes the file for milliseconds, or while it asks a service for a token.
 const LOCK_WAIT: Duration = Duration::from_millis(50);
 const LOCK_TRIES: usize = 2400;
+
+/// That a file system has no locks is said once.
+static UNLOCKED: Once = Once::new();
 
 /// Asks a person for the password of a file; the flag says that the last answer was wrong.
 pub type Ask = Arc<dyn Fn(&Path, bool) -> Result<String> + Send + Sync>;
@@ -243,11 +246,19 @@ impl FileLock {
                 Ok(()) if is_at(&file, path) => return Ok(Some(FileLock { _file: file })),
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => thread::sleep(LOCK_WAIT),
-                Err(fs::TryLockError::Error(_)) => return Ok(None),
+                Err(fs::TryLockError::Error(error)) => {
+                    UNLOCKED.call_once(|| tracing::warn!("{}", unlocked(path, &error)));
+                    return Ok(None);
+                }
             }
         }
         Err(Error::config(format!("another process keeps config file {} locked", path.display())))
     }
+}
+
+fn unlocked(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    format!("config file {path} can't be locked ({error}): don't let two programs use its log-ins at the same time")
 }
 
 fn is_at(file: &fs::File, path: &Path) -> bool {
@@ -353,6 +364,14 @@ mod tests {
 
     fn both(dir: &Path) -> Places {
         Places::Both { own: dir.join("haul.conf"), rclone: dir.join("rclone.conf") }
+    }
+
+    #[test]
+    fn what_can_not_be_locked_is_said() {
+        let told = unlocked(Path::new("/c"), &io::Error::other("no locks"));
+        let wanted =
+            "config file /c can't be locked (no locks): don't let two programs use its log-ins at the same time";
+        assert_eq!(told, wanted);
     }
 
     #[test]

@@ -58,6 +58,8 @@ fn kind(method: &str, path: &[&str]) -> &'static str {
         ("GET", ["files", "upload_sessions", _, "parts"]) => "ListParts",
         ("POST", ["files", "upload_sessions", _, "commit"]) => "Commit",
         ("DELETE", ["files", "upload_sessions", _]) => "AbortSession",
+        ("GET", ["files", _, "versions"]) => "ListVersions",
+        ("POST", ["files", _, "versions", "current"]) => "Promote",
         ("GET", ["files", _]) => "GetFile",
         ("PUT", ["files", _]) => "UpdateFile",
         ("DELETE", ["files", _]) => "DeleteFile",
@@ -259,6 +261,11 @@ impl State {
                 }
                 told(page)
             }
+            "ListVersions" => {
+                let entries = self.drive.earlier(&id)?;
+                told(json!({"total_count": entries.len(), "limit": 100, "offset": 0, "entries": entries}))
+            }
+            "Promote" => Ok(whole(201, self.drive.promote(&id, &text(&json["id"]))?.to_string())),
             "GetFolder" => told(self.drive.value(&id, true)?),
             "GetFile" => told(self.drive.value(&id, false)?),
             "CreateFolder" => {

@@ -41,8 +41,16 @@ pub struct Shown {
 #[derive(Clone, Debug)]
 enum Kind {
     Folder,
-    File { bytes: Bytes, sha1: String, versions: usize },
+    File { bytes: Bytes, sha1: String, versions: usize, history: Vec<Earlier> },
     Bookmark,
+}
+
+/// A version of a file that was replaced.
+#[derive(Clone, Debug)]
+struct Earlier {
+    id: String,
+    bytes: Bytes,
+    sha1: String,
 }
 
 #[derive(Clone, Debug)]
@@ -61,6 +69,8 @@ pub struct Drive {
     /// By parent and folded name; not what is in the trash.
     names: BTreeMap<(String, String), String>,
     count: u64,
+    /// So many contents to come are stored with another byte.
+    pub spoils: usize,
 }
 
 const MISSING: No = (404, "not_found");
@@ -95,7 +105,7 @@ pub fn check(name: &str) -> Result<(), No> {
 
 impl Drive {
     pub fn new() -> Drive {
-        let mut drive = Drive { items: BTreeMap::new(), names: BTreeMap::new(), count: 100 };
+        let mut drive = Drive { items: BTreeMap::new(), names: BTreeMap::new(), count: 100, spoils: 0 };
         let root = Item {
             name: "All Files".into(),
             parent: String::new(),
@@ -140,7 +150,7 @@ impl Drive {
             "item_status": status, "owned_by": {"type": "user", "id": "7", "name": "A B", "login": "a@example.com"},
             "parent": {"type": "folder", "id": item.parent}, "shared_link": null,
         });
-        if let Kind::File { bytes, sha1, versions } = &item.kind {
+        if let Kind::File { bytes, sha1, versions, .. } = &item.kind {
             // The service writes large numbers so; it is legal for all.
             let size = if bytes.len() > 1 << 20 { json!(bytes.len() as f64) } else { json!(bytes.len()) };
             value["size"] = size;
@@ -187,6 +197,16 @@ impl Drive {
         Ok(self.add(parent, name, Kind::Folder, None))
     }
 
+    fn spoilt(&mut self, bytes: Bytes) -> Bytes {
+        if self.spoils == 0 || bytes.is_empty() {
+            return bytes;
+        }
+        self.spoils -= 1;
+        let mut other = bytes.to_vec();
+        other[0] ^= 1;
+        other.into()
+    }
+
     pub fn create_file(
         &mut self,
         parent: &str,
@@ -195,7 +215,8 @@ impl Drive {
         mtime: Option<String>,
     ) -> Result<String, Problem> {
         self.free(parent, name, None, false)?;
-        let kind = Kind::File { sha1: sha1(&bytes), bytes, versions: 1 };
+        let bytes = self.spoilt(bytes);
+        let kind = Kind::File { sha1: sha1(&bytes), bytes, versions: 1, history: Vec::new() };
         Ok(self.add(parent, name, kind, mtime))
     }
 
@@ -214,14 +235,48 @@ impl Drive {
     ) -> Result<String, Problem> {
         self.file(id)?;
         self.matches(id, tag)?;
-        let item = self.items.get_mut(id).ok_or(MISSING)?;
-        if let Kind::File { bytes: own, sha1: hash, versions } = &mut item.kind {
-            (*hash, *versions) = (sha1(&bytes), *versions + 1);
-            *own = bytes;
-        }
-        item.mtime = mtime.unwrap_or_else(now);
-        item.etag += 1;
+        let bytes = self.spoilt(bytes);
+        self.replace(id, bytes)?;
+        self.items.get_mut(id).ok_or(MISSING)?.mtime = mtime.unwrap_or_else(now);
         Ok(id.to_owned())
+    }
+
+    fn replace(&mut self, id: &str, content: Bytes) -> Result<(), No> {
+        let item = self.items.get_mut(id).ok_or(MISSING)?;
+        if let Kind::File { bytes, sha1: hash, versions, history } = &mut item.kind {
+            let other = sha1(&content);
+            let (bytes, sha1) = (std::mem::replace(bytes, content), std::mem::replace(hash, other));
+            history.push(Earlier { id: format!("{id}{versions}"), bytes, sha1 });
+            *versions += 1;
+        }
+        item.etag += 1;
+        Ok(())
+    }
+
+    /// The versions that were replaced, the last first.
+    pub fn earlier(&self, id: &str) -> Result<Vec<Value>, No> {
+        let Kind::File { history, .. } = &self.file(id)?.kind else { return Err(MISSING) };
+        let value = |(number, version): (usize, &Earlier)| {
+            let created = format!("2020-01-01T00:00:{:02}-08:00", number % 60);
+            json!({"type": "file_version", "id": version.id, "sha1": version.sha1, "size": version.bytes.len(), "created_at": created})
+        };
+        Ok(history.iter().enumerate().map(value).rev().collect())
+    }
+
+    /// Makes another version with the content of an earlier one; its time isn't said to come back with it.
+    pub fn promote(&mut self, id: &str, version: &str) -> Result<Value, No> {
+        let Kind::File { history, .. } = &self.file(id)?.kind else { return Err(MISSING) };
+        let earlier = history.iter().find(|earlier| earlier.id == version).ok_or(MISSING)?;
+        self.replace(id, earlier.bytes.clone())?;
+        Ok(self.value(id, false)?["file_version"].clone())
+    }
+
+    pub fn at(&self, path: &str) -> Option<Bytes> {
+        let mut id = ROOT.to_owned();
+        for part in path.split('/') {
+            id = self.names.get(&(id, fold(part)))?.clone();
+        }
+        self.content(&id).ok()
     }
 
     pub fn content(&self, id: &str) -> Result<Bytes, No> {
@@ -276,7 +331,7 @@ impl Drive {
         let name = name.unwrap_or(&item.name);
         self.free(parent, name, None, false)?;
         let kind = match item.kind {
-            Kind::File { bytes, sha1, .. } => Kind::File { bytes, sha1, versions: 1 },
+            Kind::File { bytes, sha1, .. } => Kind::File { bytes, sha1, versions: 1, history: Vec::new() },
             other => other,
         };
         Ok(self.add(parent, name, kind, Some(item.mtime)))

@@ -224,6 +224,16 @@ impl BoxSim {
         self.state().drive.put(path, Bytes::copy_from_slice(content));
     }
 
+    /// So many contents to come are stored with another byte than they had.
+    pub fn spoil(&self, times: usize) {
+        self.state().drive.spoils = times;
+    }
+
+    /// What a file holds.
+    pub fn content(&self, path: &str) -> Option<Bytes> {
+        self.state().drive.at(path)
+    }
+
     /// Puts a bookmark into the topmost folder.
     pub fn bookmark(&self, name: &str) {
         self.state().drive.bookmark(name);

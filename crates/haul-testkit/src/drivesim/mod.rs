@@ -33,6 +33,8 @@ pub enum Fault {
     Refused(u16, &'static str),
     /// It is done, and the connection ends before its answer.
     Lost,
+    /// It is done, but what is kept isn't what came.
+    Garbled,
 }
 
 /// How the service behaves.
@@ -44,6 +46,8 @@ pub struct Settings {
     pub creations: Option<(f64, f64)>,
     /// Every n-th query of several folders finds nothing.
     pub hole: Option<u64>,
+    /// In shared drives queries of several folders find the eldest file of each only: the others are too new.
+    pub late: bool,
     /// Listings say that they are incomplete.
     pub incomplete: bool,
     /// Bytes that are taken today.
@@ -60,6 +64,7 @@ impl Default for Settings {
             latency: Duration::ZERO,
             creations: None,
             hole: None,
+            late: false,
             incomplete: false,
             uploads_a_day: 750 << 30,
             token_lasts: Duration::from_secs(3600),
@@ -89,6 +94,8 @@ struct State {
     allowed: (f64, Instant),
     uploaded: u64,
     several: u64,
+    /// What comes now isn't kept as it came.
+    garbles: bool,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -112,6 +119,7 @@ impl DriveSim {
             allowed,
             uploaded: 0,
             several: 0,
+            garbles: false,
         }));
         let own = state.clone();
         // It has a runtime of its own, which no test's may start.
@@ -271,6 +279,19 @@ impl DriveSim {
     /// Gives a file a star.
     pub fn star(&self, id: &str) {
         self.change(id, |file| file.starred = true);
+    }
+
+    /// Gives a file another name.
+    pub fn rename(&self, id: &str, name: &str) {
+        self.change(id, |file| name.clone_into(&mut file.name));
+    }
+
+    /// The id of what has this name in a folder and isn't in the trash.
+    pub fn find(&self, parent: &str, name: &str) -> Option<String> {
+        let state = lock(&self.state);
+        let children = state.space.children(parent).filter_map(|id| state.space.files.get(id));
+        let mut named = children.filter(|file| file.name == name && !state.space.is_trashed(file));
+        named.next().map(|file| file.id.clone())
     }
 
     /// Puts a file into the trash.

@@ -46,7 +46,7 @@ impl Query {
             Query::Parent(id) => file.parents.iter().any(|parent| parent == space.real(id)),
             Query::SharedWithMe(wanted) => file.shared_with_me == *wanted,
             Query::Starred(wanted) => file.starred == *wanted,
-            Query::Trashed(wanted) => space.is_trashed(file) == *wanted,
+            Query::Trashed(wanted) => space.says_trashed(file) == *wanted,
             Query::Text(field, how, text) => {
                 let value = match field {
                     // Case doesn't count.

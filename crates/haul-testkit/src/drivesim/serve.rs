@@ -148,6 +148,7 @@ impl State {
             self.throttled += u64::from(reason.ends_with("RateLimitExceeded") || reason == "rateLimitExceeded");
             return Some(refuse(status, reason, &format!("Refused: {reason}")));
         }
+        self.garbles = fault == Some(Fault::Garbled);
         let reply = self.reply(kind, asked);
         (fault != Some(Fault::Lost)).then_some(reply)
     }
@@ -282,7 +283,8 @@ impl State {
                 Some(own) => all && (drive.is_empty() || drive == own),
                 None => drive.is_empty(),
             };
-            if !seen || !query.holds(&self.space, file) {
+            let late = several && self.settings.late && file.drive.is_some() && !self.space.is_eldest(file);
+            if !seen || late || !query.holds(&self.space, file) {
                 continue;
             }
             if files.len() == size {
@@ -369,8 +371,14 @@ impl State {
         };
         let name = text("name").filter(|name| !name.is_empty()).unwrap_or_else(|| "Untitled".into());
         let mime = text("mimeType").or(mime.map(str::to_owned)).unwrap_or_else(|| "application/octet-stream".into());
+        let is_document = mime.starts_with("application/vnd.google-apps.") && mime != FOLDER;
+        if is_document && facts["id"].is_string() {
+            let message = "Generated IDs are not supported for Docs Editors formats.";
+            return Err(refuse(400, "invalid", message));
+        }
         let mut file = File::new(id, &name, &mime, Some(parent));
-        file.drive = drive;
+        (file.drive, file.created) = (drive, self.space.now());
+        file.came_late = self.space.any_trashed(&file.parents);
         if let Some(time) = text("modifiedTime") {
             file.modified =
                 read_time(&time).ok_or_else(|| refuse(400, "invalid", "Invalid value for: modifiedTime"))?;
@@ -419,6 +427,7 @@ impl State {
                 return Err(missing(&parent));
             }
             file.parents = vec![parent];
+            file.came_late = self.space.any_trashed(&file.parents);
         }
         if file.parents.is_empty() && !remove.is_empty() {
             return Err(refuse(403, "cannotRemoveParent", "A file must have a parent."));
@@ -426,6 +435,11 @@ impl State {
         let facts = self.space.facts(&file);
         self.space.put(file);
         Ok(asked.told(FILE_FIELDS, &facts))
+    }
+
+    /// What becomes of bytes.
+    fn kept(&self, bytes: Bytes) -> Bytes {
+        if self.garbles { bytes.iter().map(|byte| byte ^ 1).collect() } else { bytes }
     }
 
     fn copy(&mut self, asked: &Asked, id: &str) -> Result<Reply, Reply> {
@@ -443,7 +457,7 @@ impl State {
         let mut file = self.create(&facts, Some(&source.mime))?;
         let revision = self.space.count();
         file.exports = source.exports;
-        file.content = source.content.map(|content| Content::new(content.bytes, revision));
+        file.content = source.content.map(|content| Content::new(self.kept(content.bytes), revision));
         let facts = self.space.facts(&file);
         self.space.put(file);
         Ok(asked.told(FILE_FIELDS, &facts))
@@ -504,7 +518,7 @@ impl State {
             None => self.create(&goal.facts, Some(&goal.mime))?,
         };
         let revision = self.space.count();
-        file.content = Some(Content::new(bytes, revision));
+        file.content = Some(Content::new(self.kept(bytes), revision));
         let facts = self.space.facts(&file);
         self.space.put(file);
         told(&goal.query, FILE_FIELDS, &facts)

@@ -5,7 +5,10 @@ use bytes::Bytes;
 use haul_core::{Algo, hash::hash_bytes};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// The type of folders.
 pub const FOLDER: &str = "application/vnd.google-apps.folder";
@@ -31,6 +34,8 @@ pub struct File {
     pub parents: Vec<String>,
     /// Put into the trash itself.
     pub trashed: bool,
+    /// It came into a folder that was in the trash already: nothing that is told of it says so.
+    pub came_late: bool,
     /// When it was made.
     pub created: Timestamp,
     /// The time that users see and set.
@@ -84,6 +89,7 @@ impl File {
             mime: mime.to_owned(),
             parents: parent.into_iter().collect(),
             trashed: false,
+            came_late: false,
             created: now,
             modified: now,
             version: 1,
@@ -114,6 +120,8 @@ pub struct Space {
     /// Ids that were given out and aren't used yet.
     pub given: BTreeSet<String>,
     number: u64,
+    /// When the last file was made.
+    latest: Timestamp,
     /// Where links to documents lead.
     pub documents_at: String,
 }
@@ -130,6 +138,12 @@ impl Space {
     pub fn count(&mut self) -> u64 {
         self.number += 1;
         self.number
+    }
+
+    /// The present, later than any time that it gave before, by a millisecond or more.
+    pub fn now(&mut self) -> Timestamp {
+        self.latest = Timestamp::now().max(self.latest + Duration::from_millis(1));
+        self.latest
     }
 
     /// A new id; no order of ids is that of their making.
@@ -182,6 +196,23 @@ impl Space {
         file.trashed || file.parents.iter().any(|parent| self.files.get(parent).is_some_and(|p| self.is_trashed(p)))
     }
 
+    /// Nothing in its folder was made before it.
+    pub fn is_eldest(&self, file: &File) -> bool {
+        let beside = file.parents.iter().flat_map(|parent| self.children(parent)).filter_map(|id| self.files.get(id));
+        !beside.into_iter().any(|other| (other.created, &other.id) < (file.created, &file.id))
+    }
+
+    /// What is told of that.
+    pub fn says_trashed(&self, file: &File) -> bool {
+        let above = || file.parents.iter().filter_map(|parent| self.files.get(parent));
+        file.trashed || !file.came_late && above().any(|parent| self.says_trashed(parent))
+    }
+
+    /// Whether any of these folders is in the trash.
+    pub fn any_trashed(&self, folders: &[String]) -> bool {
+        folders.iter().filter_map(|id| self.files.get(id)).any(|folder| self.is_trashed(folder))
+    }
+
     /// What is told of a file.
     pub fn facts(&self, file: &File) -> Value {
         let mut facts = json!({
@@ -190,7 +221,7 @@ impl Space {
             "name": file.name,
             "mimeType": file.mime,
             "parents": file.parents,
-            "trashed": self.is_trashed(file),
+            "trashed": self.says_trashed(file),
             "explicitlyTrashed": file.trashed,
             "createdTime": time(file.created),
             "modifiedTime": time(file.modified),

@@ -165,7 +165,11 @@ impl State {
             let copied = size.min(copied + self.settings.rewrites);
             answer["totalBytesRewritten"] = copied.to_string().into();
             if copied < size {
-                let next = format!("rewrite-{}", self.space.count());
+                // A rewrite has one token from its beginning to its end.
+                let next = match token {
+                    "" => format!("rewrite-{}", self.space.count()),
+                    token => token.to_owned(),
+                };
                 self.rewriting.insert(next.clone(), copied);
                 (answer["done"], answer["rewriteToken"]) = (false.into(), next.into());
                 return asked.told(&answer);

@@ -359,9 +359,20 @@ impl State {
             }
             "versions" => {
                 let id = self.drive.find(&base, &path)?.id.clone();
+                let number = |id: &str| id.strip_suffix(".0")?.parse::<usize>().ok();
+                if let Some(version) =
+                    verb.strip_prefix("versions/").and_then(|rest| rest.strip_suffix("/restoreVersion"))
+                {
+                    self.drive.restore(&id, number(version).ok_or(MISSING)?)?;
+                    return Ok(whole(204, Bytes::new()));
+                }
                 let item = self.drive.items.get_mut(&id).ok_or(MISSING)?;
                 match verb.strip_prefix("versions/") {
-                    Some(_) if asked.method == "DELETE" => {
+                    Some(version) if asked.method == "DELETE" => {
+                        let at = number(version).and_then(|number| number.checked_sub(1)).ok_or(MISSING)?;
+                        if at < item.history.len() {
+                            item.history.remove(at);
+                        }
                         item.versions -= 1;
                         Ok(whole(204, Bytes::new()))
                     }

@@ -93,6 +93,8 @@ struct State {
     received: u64,
     throttled: usize,
     faults: Vec<Fault>,
+    /// Before the next request of a kind somebody puts a file there.
+    meanwhile: Option<(&'static str, String)>,
     /// Requests that may still be answered, and when that was counted.
     budget: (f64, Instant),
     /// Nobody is answered before.
@@ -140,6 +142,7 @@ impl OneDrive {
             received: 0,
             throttled: 0,
             faults: Vec::new(),
+            meanwhile: None,
             budget,
             penalty: None,
             tokens: Tokens::default(),
@@ -202,6 +205,22 @@ impl OneDrive {
     /// Lets requests fail.
     pub fn fail(&self, fault: Fault) {
         self.state().faults.push(fault);
+    }
+
+    /// Right before the next request of a kind is answered, somebody else puts a file there.
+    pub fn meanwhile(&self, kind: &'static str, path: &str) {
+        self.state().meanwhile = Some((kind, path.to_owned()));
+    }
+
+    /// So many contents to come are stored with another byte than they had.
+    pub fn spoil(&self, times: usize) {
+        self.state().drive.spoils = times;
+    }
+
+    /// What a file holds.
+    pub fn content(&self, path: &str) -> Option<Bytes> {
+        let state = self.state();
+        state.drive.find(drive::ROOT, path).ok()?.file.as_ref().map(|content| content.bytes.clone())
     }
 
     /// The access token is no longer good.
@@ -316,6 +335,10 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Incoming>) -> io::Resu
     let took = |bytes: usize| lock().received += if carries { bytes as u64 } else { 0 };
     let (pieces, whole) = answer::read(body, took).await;
     let mut state = lock();
+    if let Some((_, path)) = state.meanwhile.take_if(|(kind, _)| *kind == asked.kind) {
+        let put = state.drive.put(&path, Bytes::from_static(b"meanwhile"), None, "replace");
+        put.map_err(|_| io::Error::other("no such folder"))?;
+    }
     let answer = state.answer(&asked, pieces, whole);
     if failing == Some(How::Lost) {
         return Err(io::Error::other("told to lose the answer"));

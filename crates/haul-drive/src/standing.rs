@@ -1,0 +1,182 @@
+//! Whether what was put into a folder is where its key says. Google takes files into a folder that is in the trash, and neither refuses
+//! nor tells it of the file: so the folder is asked, after the file has come.
+
+use crate::{facts::File, service::Service, upload::allowed};
+use haul_core::{Error, ErrorKind, Key, Result, Retry, plan::Replace};
+use haul_net::at;
+use haul_oauth::plain;
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+
+/// Folders that a file is put into, one after the other, before its write is given up.
+const TRIES: u32 = 3;
+
+/// Who asks for the facts of one folder.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Questions that have begun.
+    begun: AtomicU64,
+    /// The number of the last question that was answered, and its answer.
+    last: tokio::sync::Mutex<Option<(u64, Option<File>)>>,
+}
+
+/// Folders that are being asked for: all whose files came before a question began share its answer.
+#[derive(Debug, Default)]
+pub struct Standing(Mutex<BTreeMap<String, Arc<Slot>>>);
+
+impl Standing {
+    fn slot(&self, id: &str) -> Arc<Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default().clone()
+    }
+
+    /// Nobody else holds it any more: it goes.
+    fn leave(&self, id: &str, slot: Arc<Slot>) {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if Arc::strong_count(&slot) <= 2 {
+            slots.remove(id);
+        }
+    }
+
+    /// A folder's facts, from a question that begins after this call; `None` when there is no such folder.
+    async fn ask(&self, service: &Service, id: &str, key: &Key) -> Result<Option<File>> {
+        let slot = self.slot(id);
+        let before = slot.begun.load(SeqCst);
+        let answer = async {
+            let mut last = slot.last.lock().await;
+            if let Some((number, answer)) = &*last
+                && *number > before
+            {
+                return Ok(answer.clone());
+            }
+            let number = slot.begun.fetch_add(1, SeqCst) + 1;
+            let answer = match service.by_id(id).await {
+                Ok(file) => Some(file),
+                Err(refused) if refused.fault.status == 404 => None,
+                Err(refused) => return Err(refused.at("write", key)),
+            };
+            *last = Some((number, answer.clone()));
+            Ok(answer)
+        }
+        .await;
+        self.leave(id, slot);
+        answer
+    }
+}
+
+impl Service {
+    /// Whether the folder `id`, which something was put into just now, is not in the trash and still what the directory `dir` names. By
+    /// one question, which all share who wait for it.
+    ///
+    /// Errors: Google doesn't tell.
+    pub async fn stands(&self, dir: &Key, id: &str) -> Result<bool> {
+        // A Drive's own root is in no folder, and a log-in for files of its own alone doesn't see it.
+        if dir.is_root() && self.root.path.is_empty() && self.config.is_whole {
+            return Ok(true);
+        }
+        let Some(folder) = self.standing.ask(self, id, dir).await? else { return Ok(false) };
+        if folder.trashed {
+            return Ok(false);
+        }
+        let (above, name) = match dir.is_root() {
+            true => (self.above(), self.root.path.last().cloned()),
+            false => (self.dirs.get(&dir.parent()), Some(self.name(dir)?)),
+        };
+        // One that the options name is known by its id alone.
+        let Some(name) = name else { return Ok(true) };
+        let is_in = |above: &String| above == "root" || folder.parents.contains(above);
+        if folder.name == name && above.as_ref().is_none_or(is_in) {
+            return Ok(true);
+        }
+        // A shortcut leads to it by another name, or it was moved.
+        let anew = || {
+            let error = Error::new(ErrorKind::Io, "find", "the way to this folder has to be found anew");
+            error.with_retry(Retry::Backoff).with_key(dir)
+        };
+        let above = above.ok_or_else(anew)?;
+        Ok(self.folder_in(&above, &name, dir).await?.is_some_and(|now| now.id == id))
+    }
+
+    /// Forgets a directory's id, which isn't right any more, and those of all others: who knows what went with it.
+    pub fn lost(&self, dir: &Key, id: &str) {
+        if self.dirs.get(dir).as_deref() == Some(id) {
+            self.dirs.forget(&Key::new(""));
+        }
+    }
+}
+
+/// A file that has come, and where it belongs.
+pub struct Arriving<'a> {
+    pub op: &'static str,
+    pub key: &'a Key,
+    /// As the service has it.
+    pub name: &'a str,
+    pub replace: &'a Replace,
+    /// The folder that it was put into.
+    pub parent: String,
+    /// What was there before, if it is the same file.
+    pub before: Option<&'a File>,
+    /// What was sent can be sent again.
+    pub again: bool,
+}
+
+impl Arriving<'_> {
+    fn failed(&self, message: &str, retry: Retry) -> Error {
+        let kind = if retry == Retry::Never { ErrorKind::Changed } else { ErrorKind::Io };
+        Error::new(kind, self.op, message).with_retry(retry).with_key(self.key)
+    }
+
+    /// Makes sure that the file is in its key's directory, and that this isn't in the trash. A new file that came into a folder which is,
+    /// or which was moved away, is moved to where its key leads now.
+    ///
+    /// Errors: it isn't where its key says, or nobody knows.
+    pub async fn settle(mut self, service: &Service, mut file: File) -> Result<File> {
+        let dir = self.key.parent();
+        for _ in 0..TRIES {
+            let stands = service.stands(&dir, &self.parent).await?;
+            if stands && file.trashed {
+                return Err(self.failed("somebody put it into the trash just now", Retry::Never));
+            }
+            if stands && self.is_in_place(&file) {
+                return Ok(file);
+            }
+            service.lost(&dir, &self.parent);
+            if self.before.is_some() {
+                let message = "the file that it replaces was moved, or put into the trash, while it was sent";
+                return Err(self.failed(message, if self.again { Retry::Backoff } else { Retry::Never }));
+            }
+            let next = service.made(&dir).await?;
+            if !stands && next == self.parent {
+                // It may take Google a moment to find what it was told.
+                let message = "the folder is in the trash of Google Drive: take it out of there";
+                return Err(self.failed(message, Retry::Backoff));
+            }
+            file = service.by_id(&file.id).await.map_err(|refused| refused.at(self.op, self.key))?;
+            if !file.parents.contains(&next) {
+                if allowed(service, &next, self.name, self.key, self.replace, "").await?.is_some() {
+                    return Err(self.failed("another file got this name while it was sent", Retry::Never));
+                }
+                let old = file.parents.join(",");
+                let query = [("addParents", &*next), ("removeParents", &*old)];
+                file = plain(service.patch(&file.id, &query, &json!({})).await).map_err(at(self.op, self.key))?;
+            }
+            self.parent = next;
+        }
+        Err(self.failed("its folder is moved away again and again", Retry::Never))
+    }
+
+    fn is_in_place(&self, file: &File) -> bool {
+        let has = |id: &String| file.parents.contains(id);
+        match self.before {
+            // It may be elsewhere, with a shortcut to it here.
+            Some(before) => before.parents.iter().all(has),
+            // Google names the root by its real id, and may not tell of folders that others own.
+            None => file.parents.is_empty() || self.parent == "root" || has(&self.parent),
+        }
+    }
+}

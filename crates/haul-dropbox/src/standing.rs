@@ -1,0 +1,102 @@
+//! What is there by its very name. Dropbox finds what differs by upper and lower case only, and tells of a path how its last name is
+//! written and no other: so each folder is asked about, once, before anything is put below it or believed to be there.
+
+use crate::{
+    read,
+    service::{Facts, Service},
+};
+use haul_core::{Error, ErrorKind, Key, Result};
+
+/// What is kept of a folder that is there …
+const THERE: &str = "there";
+/// … and of one that wasn't: it comes with what is put into it.
+const MISSING: &str = "missing";
+
+/// What is where a folder is meant to be.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The folder and those above it, by these very names.
+    There,
+    /// Nothing.
+    Missing,
+    /// Something else, which is the same to the service: why nothing can be put there.
+    Taken(String),
+}
+
+/// Why a name can't be written.
+pub fn folds(there: &str) -> String {
+    format!("{there:?} is there, which is the same name for Dropbox: rename one of them")
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+impl Service {
+    /// What is where this folder is meant to be; what was missing is asked for again where `anew` says so.
+    ///
+    /// Errors: those of the service.
+    pub async fn standing(&self, dir: &Key, anew: bool) -> Result<Standing> {
+        let names = dir.as_bytes();
+        // From the top: of each path only the last name is told.
+        for end in names.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1) {
+            let folder = Key::new(&names[..end]);
+            let place = self.folders.place(&folder).await;
+            match place.id().as_deref() {
+                Some(THERE) => continue,
+                Some(_) if !anew => return Ok(Standing::Missing),
+                _ => {}
+            }
+            let path = self.path(&folder)?;
+            let facts = match read::facts(self, &folder, &path).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    place.keep(MISSING.into());
+                    return Ok(Standing::Missing);
+                }
+                facts => facts?,
+            };
+            if !facts.is_folder() {
+                return Ok(Standing::Taken(format!("a file is in the place of the folder {:?}", last(&path))));
+            }
+            if facts.name != last(&path) {
+                return Ok(Standing::Taken(folds(&facts.name)));
+            }
+            place.keep(THERE.into());
+        }
+        Ok(Standing::There)
+    }
+
+    /// What is to be called so may be put there.
+    ///
+    /// Errors: `Exists` when a folder above is another.
+    pub async fn has_room(&self, op: &'static str, key: &Key) -> Result<()> {
+        match self.standing(&key.parent(), false).await? {
+            Standing::Taken(why) => Err(Error::new(ErrorKind::Exists, op, why).with_key(key)),
+            Standing::There | Standing::Missing => Ok(()),
+        }
+    }
+
+    /// Why what was found at a key's path is another; `None` when it has this very name.
+    ///
+    /// Errors: those of the service.
+    pub async fn differs(&self, key: &Key, path: &str, found: &Facts) -> Result<Option<String>> {
+        if found.name != last(path) {
+            return Ok(Some(folds(&found.name)));
+        }
+        Ok(match self.standing(&key.parent(), true).await? {
+            Standing::There => None,
+            Standing::Missing => Some("it is there no more".into()),
+            Standing::Taken(why) => Some(why),
+        })
+    }
+
+    /// A folder by this very name is known to be there.
+    pub fn knows_folder(&self, key: &Key) -> bool {
+        self.folders.get(key).as_deref() == Some(THERE)
+    }
+
+    /// A folder by this very name is there.
+    pub fn saw_folder(&self, key: &Key) {
+        self.folders.put(key, THERE);
+    }
+}
