@@ -25,6 +25,8 @@ const NAMES_AT_ONCE: usize = 256;
 struct Lease {
     rank: usize,
     work: Work,
+    /// Files of a directory that its rank deals with itself.
+    own: Vec<Item>,
 }
 
 /// What the journal is to know.
@@ -47,6 +49,8 @@ pub struct Coordinator {
     /// What the destination alone has; waits until all is copied.
     extra: Stack,
     deleting: bool,
+    /// The last directory of which it was said that nothing is deleted in it.
+    spared: Option<u32>,
     links: Links,
     to_link: VecDeque<(u16, u32, Raw, Item)>,
     finish: VecDeque<(u16, u32, Raw, bool)>,
@@ -92,6 +96,7 @@ impl Coordinator {
             files: Stack::default(),
             extra: Stack::default(),
             deleting: false,
+            spared: None,
             links: Links::default(),
             to_link: VecDeque::new(),
             finish: VecDeque::new(),
@@ -173,11 +178,14 @@ impl Coordinator {
     /// Takes in what a rank said of a lease. What isn't its lease any more is passed over: it was given to another.
     pub fn take(&mut self, rank: usize, said: Said) {
         match said {
-            Said::Found(lease, found) => {
+            Said::Found(lease, mut found) => {
                 let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
                 let (root, node) = match &mut held.work {
                     Work::Dir { root, node, after, .. } => {
-                        *after = Some(found.last.clone());
+                        if let Some(last) = &found.last {
+                            *after = Some(last.clone());
+                            held.own = std::mem::take(&mut found.own);
+                        }
                         (*root, *node)
                     }
                     Work::Remove { root, node, .. } => (*root, *node),
@@ -207,7 +215,10 @@ impl Coordinator {
                     return;
                 }
                 *self.held.entry(rank).or_insert(1) -= 1;
-                self.done(rank, held.work, done);
+                match done.undone {
+                    true => self.give_again(held),
+                    false => self.done(rank, held.work, done),
+                }
             }
             _ => {}
         }
@@ -217,6 +228,11 @@ impl Coordinator {
     fn found(&mut self, root: u16, node: u32, found: Found) {
         self.seen.0 += found.files_seen;
         self.seen.1 += found.bytes_seen;
+        self.totals += found.totals;
+        self.show(found.problems, found.lines);
+        if found.unsure {
+            self.tree.doubt(node);
+        }
         for (key, fresh) in found.dirs {
             self.tree.wait(node);
             let work = match self.tree.is_going(node) {
@@ -266,6 +282,16 @@ impl Coordinator {
         }
     }
 
+    fn show(&mut self, problems: Vec<Problem>, lines: Vec<String>) {
+        for problem in &problems {
+            self.errors += 1;
+            self.vanished += u64::from(problem.vanished);
+            self.full |= problem.full;
+        }
+        self.problems.extend(problems);
+        self.lines.extend(lines);
+    }
+
     fn push(&mut self, work: Work) {
         let stack = match work {
             Work::Files { .. } => &mut self.files,
@@ -279,22 +305,13 @@ impl Coordinator {
     }
 
     fn done(&mut self, rank: usize, work: Work, done: Done) {
-        if done.undone {
-            return self.give_again(work);
-        }
         self.totals += match &work {
             // A file that differs is counted once, and parts of a piece were counted before.
             Work::Piece { len, .. } => Totals { differ: 0, bytes: done.totals.bytes.min(*len), ..done.totals },
             _ => done.totals,
         };
-        self.lines.extend(done.lines);
-        for problem in &done.problems {
-            self.errors += 1;
-            self.vanished += u64::from(problem.vanished);
-            self.full |= problem.full;
-        }
         let failed = !done.problems.is_empty();
-        self.problems.extend(done.problems);
+        self.show(done.problems, done.lines);
         match work {
             Work::Dir { node, .. } | Work::Remove { node, .. } => {
                 if done.finished {
@@ -452,7 +469,7 @@ impl Coordinator {
         let work = self.choose(rank)?;
         let lease = self.next;
         self.next += 1;
-        self.leases.insert(lease, Lease { rank, work: work.clone() });
+        self.leases.insert(lease, Lease { rank, work: work.clone(), own: Vec::new() });
         *self.held.entry(rank).or_insert(0) += 1;
         Some((lease, work))
     }
@@ -495,8 +512,23 @@ impl Coordinator {
             return Some(self.open(work));
         }
         match self.deleting {
-            true => self.pop(|this| &mut this.extra).map(|work| self.open(work)),
+            true => self.next_extra(),
             false => None,
+        }
+    }
+
+    /// Nothing goes from a directory that was listed with a doubt.
+    fn next_extra(&mut self) -> Option<Work> {
+        loop {
+            let work = self.pop(|this| &mut this.extra)?;
+            let (Work::Remove { root, node, .. } | Work::Delete { root, node, .. }) = work else { return Some(work) };
+            let Some(dir) = self.tree.doubted(node) else { return Some(self.open(work)) };
+            if !self.job.quiet && std::mem::replace(&mut self.spared, Some(node)) != Some(node) {
+                let top = String::from_utf8_lossy(&self.job.roots[usize::from(root)].dst).into_owned();
+                let dir = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&dir));
+                self.lines.push(format!("nothing was deleted in {dir}, in which names changed: the next run does"));
+            }
+            self.complete(node);
         }
     }
 
@@ -533,14 +565,21 @@ impl Coordinator {
                 if let Work::Begin { root, item, .. } = &held.work {
                     self.begun_late.insert(lease, (*root, item.key.clone()));
                 }
-                self.give_again(held.work);
+                self.give_again(held);
             }
         }
         self.held.remove(&rank);
     }
 
-    fn give_again(&mut self, work: Work) {
-        match work {
+    fn give_again(&mut self, held: Lease) {
+        // What it told of before is told, but nobody has seen to its own files.
+        if let Work::Dir { root, node, .. } = held.work
+            && !held.own.is_empty()
+        {
+            self.tree.wait(node);
+            self.push(Work::Files { root, node, items: held.own });
+        }
+        match held.work {
             Work::Piece { id, offset, len, crc, .. } => self.larges.again(id, (offset, len, crc)),
             work => self.again.push_back(work),
         }

@@ -14,12 +14,12 @@ use haul_core::{
     listing::Side,
 };
 use haul_store::{AttributesBatch, AttributesItem, ListRequest};
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, mem, sync::Arc};
 
 /// Files and bytes of one lease: some milliseconds' work, and few enough that a directory of a million is shared by all.
 const FILES: usize = 256;
 const BYTES: u64 = 64 << 20;
-/// Directories, or names that go, that are told of at once.
+/// Directories, names that go, or lines that are told of at once.
 const NAMES: usize = 1024;
 
 /// One look, gathered.
@@ -33,30 +33,19 @@ struct Look<'a> {
     bytes: u64,
     /// Something was told already, so that others work here too.
     told: bool,
-    extra: HashSet<Vec<u8>>,
     done: Done,
-    whole: bool,
 }
 
 /// Looks at a directory.
 pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
     let sides = &shared.sides[usize::from(root)];
     let (done, found) = (Done::default(), Found::default());
-    let mut look = Look {
-        shared,
-        sides,
-        lease,
-        root,
-        fresh,
-        found,
-        bytes: 0,
-        told: after.is_some(),
-        extra: HashSet::new(),
-        done,
-        whole: true,
-    };
+    let told = after.is_some();
+    let mut look = Look { shared, sides, lease, root, fresh, found, bytes: 0, told, done };
     if sides.one.is_some() {
-        look.one().await;
+        if !told {
+            look.one().await;
+        }
         return look.end(key).await;
     }
     if let Err(error) = look.make(key).await {
@@ -111,11 +100,9 @@ impl Look<'_> {
                     None => join.stop(side),
                     Some(listed) => {
                         if let Listed::Failed { error, .. } = &listed {
-                            self.whole = false;
                             self.done.problems.push(self.shared.problem(self.root, key.as_bytes(), error));
                         }
-                        // It may have another name now, which the listing passed by already: nothing is proved to be missing.
-                        self.whole &= !matches!(listed, Listed::Vanished(_));
+                        self.found.unsure |= matches!(listed, Listed::Vanished(_));
                         if let Err(error) = join.push(side, listed) {
                             let line = format!("{}: {error}", self.shared.path(self.root, key.as_bytes()));
                             self.done.problems.push(crate::work::Problem { line, full: false, vanished: false });
@@ -154,11 +141,12 @@ impl Look<'_> {
     }
 
     fn names(&self) -> usize {
-        self.found.dirs.len() + self.found.linked.len() + self.found.large.len() + self.found.extra.len()
+        let shown = self.done.lines.len() + self.done.problems.len();
+        self.names_of(&self.found) + shown
     }
 
     fn pair(&mut self, src: Entry, dst: Option<Entry>) {
-        self.found.last = Raw::from(src.key.as_bytes());
+        self.found.last = Some(Raw::from(src.key.as_bytes()));
         if src.is_dir() {
             self.in_check(dst.is_none(), &src.key);
             if self.shared.job.verb != Verb::Check || dst.is_some() {
@@ -255,16 +243,13 @@ impl Look<'_> {
     }
 
     fn extra(&mut self, dst: Entry) {
-        self.found.last = Raw::from(dst.key.as_bytes());
+        self.found.last = Some(Raw::from(dst.key.as_bytes()));
         match self.shared.job.verb {
             Verb::Check => {
                 self.done.totals.only_dst += 1;
                 self.line("only in the destination", &dst.key);
             }
-            Verb::Sync if self.shared.job.delete => {
-                self.extra.insert(dst.key.path().to_vec());
-                self.found.extra.push(Raw::from(dst.key.as_bytes()));
-            }
+            Verb::Sync if self.shared.job.delete => self.found.extra.push(Raw::from(dst.key.as_bytes())),
             _ => {}
         }
     }
@@ -273,30 +258,42 @@ impl Look<'_> {
     fn tell(&mut self) {
         self.told = true;
         self.bytes = 0;
-        let mut found = std::mem::take(&mut self.found);
-        self.spare(&mut found);
+        let found = self.gathered();
         self.shared.say(Said::Found(self.lease, found));
     }
 
-    /// Nothing goes from a directory that wasn't seen whole.
-    fn spare(&self, found: &mut Found) {
-        if !self.whole {
-            found.extra.clear();
-        }
+    /// What there is to tell. With it goes what was counted and went wrong: who takes over doesn't come by there again.
+    fn gathered(&mut self) -> Found {
+        let Done { totals, problems, lines, .. } = mem::take(&mut self.done);
+        let mut found = Found { totals, problems, lines, ..mem::take(&mut self.found) };
         // What makes way for a directory of its name does so when that is made.
         let dirs: HashSet<&[u8]> = found.dirs.iter().map(|(key, _)| key.strip_suffix(b"/").unwrap_or(key)).collect();
         found.extra.retain(|key| !dirs.contains(Key::new(key).path()));
+        found
     }
 
     /// The last files are dealt with here; where they are all, so is the directory.
     async fn end(mut self, key: &Key) -> Done {
-        let mut found = std::mem::take(&mut self.found);
-        self.spare(&mut found);
-        let alone = self.names_of(&found) == 0 && !self.told;
-        let files = std::mem::take(&mut found.files);
-        if found != Found::default() {
-            self.shared.say(Said::Found(self.lease, found));
-        }
+        let alone = self.names_of(&self.found) == 0 && !self.told;
+        let files = match alone {
+            // Who takes over looks at all of it.
+            true => {
+                let Found { files, files_seen, bytes_seen, .. } = mem::take(&mut self.found);
+                if files_seen > 0 {
+                    self.shared.say(Said::Found(self.lease, Found { files_seen, bytes_seen, ..Found::default() }));
+                }
+                files
+            }
+            false => {
+                let mut found = self.gathered();
+                found.own = mem::take(&mut found.files);
+                let files = found.own.clone();
+                if found != Found::default() {
+                    self.shared.say(Said::Found(self.lease, found));
+                }
+                files
+            }
+        };
         self.done.totals.dirs += u64::from(self.sides.one.is_none());
         let more = files::deal(self.shared, self.root, &files).await;
         if more.undone {

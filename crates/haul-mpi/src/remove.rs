@@ -7,7 +7,7 @@ use crate::{
 use futures::StreamExt as _;
 use haul_core::{ErrorKind, Key, Listed, Result};
 use haul_store::ListRequest;
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 /// Names that are told of, or deleted, at once.
 const NAMES: usize = 1024;
@@ -35,12 +35,13 @@ pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key) -> Don
             Listed::Failed { error, .. } => done.problems.push(shared.problem(root, key.as_bytes(), &error)),
             Listed::Vanished(_) | Listed::End => {}
         }
-        if found.dirs.len() >= NAMES {
-            found.last = found.dirs.last().map(|(key, _)| key.clone()).unwrap_or_default();
-            shared.say(Said::Found(lease, std::mem::take(&mut found)));
-        }
         if files.len() >= NAMES {
-            take(&mut done, delete(shared, root, &std::mem::take(&mut files)).await);
+            take(&mut done, delete(shared, root, &mem::take(&mut files)).await);
+        }
+        if found.dirs.len() >= NAMES || done.lines.len() + done.problems.len() >= NAMES {
+            let Done { totals, problems, lines, undone, .. } = mem::take(&mut done);
+            done.undone = undone;
+            shared.say(Said::Found(lease, Found { totals, problems, lines, ..mem::take(&mut found) }));
         }
     }
     shared.say(Said::Found(lease, found));

@@ -283,25 +283,36 @@ pub enum Work {
     },
 }
 
-/// What a look at a directory found so far, up to `last`.
+/// What a look at a directory found since its lease last told of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Directories, and whether they are new to the destination.
     pub dirs: Vec<(Raw, bool)>,
     /// Files for one lease.
     pub files: Vec<Item>,
+    /// Files that who looked deals with before the lease ends. If he is lost, they are files for another lease.
+    pub own: Vec<Item>,
     /// Files with several names.
     pub linked: Vec<Item>,
     /// Files that go in pieces.
     pub large: Vec<Item>,
     /// What only the destination has: directories end in `/`.
     pub extra: Vec<Raw>,
-    /// The last key that was looked at.
-    pub last: Raw,
+    /// All up to this key is told by now: who takes over looks at what follows it. `None` where he looks at all of it.
+    pub last: Option<Raw>,
+    /// A name vanished while it was listed, and may be there under another that was passed by already: nothing is proved to be
+    /// missing in this directory.
+    pub unsure: bool,
     /// Files and bytes that are to be dealt with.
     pub files_seen: u64,
     /// Their bytes.
     pub bytes_seen: u64,
+    /// What was counted.
+    pub totals: Totals,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
+    /// Lines for `--verbose`, and for what a check found.
+    pub lines: Vec<String>,
 }
 
 /// An error, as every rank prints it.
