@@ -403,6 +403,12 @@ def what_can_not_work_is_refused(make, at):
             del env[name]
     alone = subprocess.run([binary(make), "dcp", src, dst], env=env, capture_output=True, text=True, timeout=60)
     assert alone.returncode == 1 and "Refused to do everything 4 times over" in alone.stderr and not os.listdir(dst), alone
+    # What would delete its source, and what would never end.
+    os.makedirs(f"{at}/q/src/deep")
+    os.symlink("q/src", f"{at}/link")
+    for words, why in ((("sync", "-D", f"{at}/q/src", f"{at}/q"), "the source is in it"), (("dcp", f"{at}/q", f"{at}/link/new"), "it is in the source")):
+        text = run(make, 2, *words, code=1)
+        assert f"Refused to copy {words[-2]} to {words[-1]}: {why}" in text and os.listdir(f"{at}/q/src") == ["deep"], text
     other = f"{at}/haul-mpi.{make}"
     with open(binary(make), "rb") as file:
         content = file.read()

@@ -5,7 +5,7 @@ use crate::{
     coordinator::{Coordinator, Note},
     crew::Crew,
     journal::{self, Journal},
-    node,
+    node, overlap,
     rank::{LONGEST, SAID, SHORTEST, STOP},
     shared::Shared,
     show,
@@ -54,7 +54,7 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         error(verb, line);
         end(wire, peers, 1, Duration::from_secs(10))
     };
-    let mut job = match typed.job() {
+    let mut job = match typed.job().and_then(|job| overlap::check(&job).map(|()| job)) {
         Ok(job) => job,
         Err(line) => return refuse(wire, &mut peers, &line),
     };
