@@ -318,6 +318,67 @@ def ranks_that_hang_in_the_middle_of_directories_lose_no_file(make, at):
     raise AssertionError("no rank was ever stopped before the end")
 
 
+def a_job_that_is_suspended_goes_on(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    bushy(src)
+    met = 0
+    for _ in range(10):
+        started = start(make, 3, "dcp", "-p", "--patience", "2", src, dst)
+        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
+            assert started.poll() is None
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.1))
+        ranks = ranks_of(started)
+        for how, after in ((signal.SIGSTOP, 3.5), (signal.SIGCONT, 0)):
+            for pid in filter(lives, ranks):
+                os.kill(pid, how)
+            time.sleep(after)
+            met += how == signal.SIGSTOP and unfinished(at)
+        text, _ = started.communicate(timeout=60)
+        assert started.returncode == 0 and "warning" not in text, text
+        # None of them knew what the others had by then, and yet nobody went on with it after that.
+        alike(src, dst)
+        if met == 3:
+            return None
+        shutil.rmtree(dst)
+    raise AssertionError("the job was never suspended before its end")
+
+
+def unfinished(at):
+    return bool(os.listdir(f"{at}/state-home/haul/mpi"))
+
+
+def a_rank_that_comes_back_leaves_what_others_have(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    bushy(src, dirs=150)
+    met = 0
+    for _ in range(12):
+        started = start(make, 3, "dcp", "-p", "--patience", "1", src, dst)
+        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
+            assert started.poll() is None
+            time.sleep(0.002)
+        by_rank = {rank(pid): pid for pid in ranks_of(started)}
+        others = [pid for number, pid in by_rank.items() if number in (1, 2)]
+        for pid in others:
+            os.kill(pid, signal.SIGSTOP)
+        lines, lost = [], 0
+        while lost < 2 and (line := started.stdout.readline()):
+            lines.append(line)
+            lost += "has said nothing" in line
+        for pid in filter(lives, others):
+            os.kill(pid, signal.SIGCONT)
+        text, _ = started.communicate(timeout=60)
+        text = "".join(lines) + text
+        assert started.returncode == 0, text
+        back = "is back" in text
+        alike(src, dst, times=back, left=LEFT)
+        met += back
+        if met == 3:
+            return None
+        shutil.rmtree(dst)
+    raise AssertionError("no rank came back before the end")
+
+
 def rank(pid):
     try:
         with open(f"/proc/{pid}/environ", "rb") as text:
@@ -544,7 +605,9 @@ def wait(event, seconds=20):
 
 
 TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
-         a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file, a_full_disk_ends_it_and_deletes_nothing, a_source_that_changes,
+         a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
+         a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
+         a_source_that_changes,
          a_signal_ends_it_and_the_next_run_goes_on, what_can_not_work_is_refused, under_slurm]
 # The second MPI is asked what depends on it.
 SECOND = [copies_all_that_rsync_does, a_killed_rank_costs_no_finished_work, a_rank_that_hangs_costs_its_leases,

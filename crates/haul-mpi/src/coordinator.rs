@@ -12,7 +12,7 @@ use crate::{
     work::{Began, Done, Found, Item, Job, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -20,6 +20,8 @@ use std::{
 const FINISHED_AT_ONCE: usize = 64;
 /// Names of one lease that links them, or deletes them.
 const NAMES_AT_ONCE: usize = 256;
+/// So many threads may hang in a file system for one lease; then it has failed.
+const HANG_AT_MOST: u8 = 3;
 
 /// A lease that somebody has.
 struct Lease {
@@ -27,6 +29,16 @@ struct Lease {
     work: Work,
     /// Files of a directory that its rank deals with itself.
     own: Vec<Item>,
+}
+
+/// A lease that was given to others, while its rank may still do a last step of it.
+struct Late {
+    rank: usize,
+    work: Work,
+    /// A thread of its rank hangs in it.
+    hangs: bool,
+    /// Its rank is heard, and will say when it has left it.
+    awaited: bool,
 }
 
 /// What the journal is to know.
@@ -59,6 +71,13 @@ pub struct Coordinator {
     /// What is given again: somebody was lost, or was stopped.
     again: VecDeque<Work>,
     leases: HashMap<u64, Lease>,
+    /// Leases that were given up.
+    late: HashMap<u64, Late>,
+    /// What may have got another time by a last step of such a lease: set right when all is copied.
+    disturbed_dirs: BTreeSet<(u16, Raw)>,
+    disturbed_files: BTreeMap<(u16, Raw), Item>,
+    /// How often a thread hung in a lease: tree and first name.
+    hung: HashMap<(u16, Raw), u8>,
     /// Large files that ranks were to begin that were given up since: tree and key.
     begun_late: HashMap<u64, (u16, Raw)>,
     /// Leases of each rank.
@@ -104,6 +123,10 @@ impl Coordinator {
             larges: Larges::new(left, job.verb == Verb::Check),
             again: VecDeque::new(),
             leases: HashMap::new(),
+            late: HashMap::new(),
+            disturbed_dirs: BTreeSet::new(),
+            disturbed_files: BTreeMap::new(),
+            hung: HashMap::new(),
             begun_late: HashMap::new(),
             held: HashMap::new(),
             next: 0,
@@ -155,7 +178,11 @@ impl Coordinator {
     }
 
     fn is_idle(&self) -> bool {
-        self.extra.is_empty() && self.is_copied()
+        self.extra.is_empty()
+            && self.is_copied()
+            && self.disturbed_dirs.is_empty()
+            && self.disturbed_files.is_empty()
+            && !self.late.values().any(|late| late.awaited)
     }
 
     /// Nothing of what is to be copied is left.
@@ -203,6 +230,7 @@ impl Coordinator {
             }
             Said::Done(lease, done) => {
                 let Some(held) = self.leases.remove(&lease) else {
+                    self.left(rank, lease);
                     if let (Some((root, key)), Some(Began::Anew(token) | Began::Whole(token))) =
                         (self.begun_late.remove(&lease), done.began)
                     {
@@ -432,10 +460,59 @@ impl Coordinator {
         }
     }
 
+    /// A rank left a lease that others were given.
+    fn left(&mut self, rank: usize, lease: u64) {
+        let Some(late) = self.late.remove(&lease) else { return };
+        if late.hangs {
+            let held = self.held.entry(rank).or_insert(1);
+            *held = held.saturating_sub(1);
+        }
+        if !matches!(self.job.verb, Verb::Dcp | Verb::Sync) || self.job.dry_run {
+            return;
+        }
+        let mut disturb = |root, key: &[u8]| _ = self.disturbed_dirs.insert((root, Raw::from(above(key))));
+        match late.work {
+            Work::Dir { root, key, .. } => {
+                disturb(root, &key);
+                self.disturbed_dirs.insert((root, key));
+            }
+            Work::Files { root, items, .. } => items.iter().for_each(|item| disturb(root, &item.key)),
+            Work::Links { root, names } => names.iter().for_each(|(_, _, item)| disturb(root, &item.key)),
+            Work::Begin { root, item, .. } | Work::Publish { root, item, .. } => disturb(root, &item.key),
+            Work::Piece { root, item, .. } => _ = self.disturbed_files.insert((root, item.key.clone()), item),
+            // What it took away was gone before others had done the same, and attributes of directories are the same.
+            Work::Discard { .. } | Work::Finish { .. } | Work::Remove { .. } | Work::Delete { .. } | Work::Rmdir { .. } => {}
+        }
+    }
+
+    /// Times that late steps have moved are set right, when all else is done.
+    fn set_right(&mut self) {
+        if self.errors > 0 {
+            // The next run does.
+            (self.disturbed_dirs, self.disturbed_files) = Default::default();
+        }
+        for ((root, key), item) in std::mem::take(&mut self.disturbed_files) {
+            self.disturbed_dirs.insert((root, Raw::from(above(&key))));
+            let node = self.tree.virtual_node(root);
+            self.push(Work::Files { root, node, items: vec![Item { task: Task::Attributes, linked: None, ..item }] });
+        }
+        for (root, key) in std::mem::take(&mut self.disturbed_dirs) {
+            if self.job.roots[usize::from(root)].one.is_none() {
+                let node = self.tree.virtual_node(root);
+                self.finish.push_back((root, node, key, false));
+            }
+        }
+    }
+
     /// After everything that changes: deletions begin when all is copied, and only if nothing went wrong.
     fn go_on(&mut self) {
         if self.leases.is_empty() && self.errors == 0 && self.is_copied() {
             self.larges.discard_left();
+        }
+        // After deletions, for which directories wait.
+        let done = self.leases.is_empty() && self.extra.is_empty() && self.is_copied();
+        if done && !self.late.values().any(|late| late.awaited) {
+            self.set_right();
         }
         if self.deleting || self.extra.is_empty() || !self.leases.is_empty() || !self.is_copied() {
             return;
@@ -557,18 +634,66 @@ impl Coordinator {
         }
     }
 
+    /// Leases of a rank that hang in a file system, and whether it has begun them: they are given to others.
+    pub fn hung(&mut self, rank: usize, leases: &[(u64, bool)]) {
+        for (lease, begun) in leases {
+            let Some(held) = self.leases.remove(lease) else { continue };
+            if held.rank != rank {
+                self.leases.insert(*lease, held);
+                continue;
+            }
+            let name = held.work.name();
+            let times = self.hung.entry(name.clone()).or_insert(0);
+            *times += u8::from(*begun);
+            let failed = *times >= HANG_AT_MOST;
+            self.late(*lease, &held, true);
+            match failed {
+                true => {
+                    let top = String::from_utf8_lossy(&self.job.roots[usize::from(name.0)].src).into_owned();
+                    let path = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&name.1));
+                    let line = format!("{path}: was given up, since a file system did not answer {HANG_AT_MOST} times");
+                    let failed = match &held.work {
+                        Work::Files { items, .. } => (0..items.len() as u32).collect(),
+                        _ => Vec::new(),
+                    };
+                    let problems = vec![Problem { line, full: false, vanished: false }];
+                    self.done(rank, held.work, Done { problems, failed, ..Done::default() });
+                }
+                false => self.give_again(held),
+            }
+        }
+        self.go_on();
+    }
+
+    fn late(&mut self, lease: u64, held: &Lease, hangs: bool) {
+        if let Work::Begin { root, item, .. } = &held.work {
+            self.begun_late.insert(lease, (*root, item.key.clone()));
+        }
+        self.late.insert(lease, Late { rank: held.rank, work: held.work.clone(), hangs, awaited: false });
+    }
+
+    /// A rank that was lost is heard again: it leaves what it had, and says so.
+    pub fn back(&mut self, rank: usize) {
+        for late in self.late.values_mut().filter(|late| late.rank == rank && !late.hangs) {
+            late.awaited = true;
+        }
+    }
+
     /// Nobody knows what became of a rank: what it had is given to others.
     pub fn lost(&mut self, rank: usize) {
+        for late in self.late.values_mut().filter(|late| late.rank == rank) {
+            late.awaited = false;
+        }
         let lost: Vec<u64> = self.leases.iter().filter(|(_, held)| held.rank == rank).map(|(id, _)| *id).collect();
         for lease in lost {
             if let Some(held) = self.leases.remove(&lease) {
-                if let Work::Begin { root, item, .. } = &held.work {
-                    self.begun_late.insert(lease, (*root, item.key.clone()));
-                }
+                self.late(lease, &held, false);
                 self.give_again(held);
             }
         }
-        self.held.remove(&rank);
+        // Its threads that hang can't do anything else when it comes back.
+        let hanging = self.late.values().filter(|late| late.rank == rank && late.hangs).count();
+        self.held.insert(rank, hanging);
     }
 
     fn give_again(&mut self, held: Lease) {
@@ -584,6 +709,12 @@ impl Coordinator {
             work => self.again.push_back(work),
         }
     }
+}
+
+/// The directory that a key is in.
+fn above(key: &[u8]) -> &[u8] {
+    let name = key.strip_suffix(b"/").unwrap_or(key);
+    &name[..name.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)]
 }
 
 /// Adds work; what is wrong if that fails.

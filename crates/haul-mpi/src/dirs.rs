@@ -4,7 +4,7 @@
 use crate::{
     files,
     large::LARGE,
-    shared::{Shared, Sides},
+    shared::{Held, Sides},
     work::{Done, Found, Item, Raw, Said, Task, Verb},
 };
 use futures::{StreamExt as _, stream::BoxStream};
@@ -14,7 +14,7 @@ use haul_core::{
     listing::Side,
 };
 use haul_store::{AttributesBatch, AttributesItem, ListRequest};
-use std::{collections::HashSet, mem, sync::Arc};
+use std::{collections::HashSet, mem};
 
 /// Files and bytes of one lease: some milliseconds' work, and few enough that a directory of a million is shared by all.
 const FILES: usize = 256;
@@ -24,9 +24,8 @@ const NAMES: usize = 1024;
 
 /// One look, gathered.
 struct Look<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Held,
     sides: &'a Sides,
-    lease: u64,
     root: u16,
     fresh: bool,
     found: Found,
@@ -37,11 +36,11 @@ struct Look<'a> {
 }
 
 /// Looks at a directory.
-pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
+pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
     let sides = &shared.sides[usize::from(root)];
     let (done, found) = (Done::default(), Found::default());
     let told = after.is_some();
-    let mut look = Look { shared, sides, lease, root, fresh, found, bytes: 0, told, done };
+    let mut look = Look { shared, sides, root, fresh, found, bytes: 0, told, done };
     if sides.one.is_some() {
         if !told {
             look.one().await;
@@ -96,7 +95,9 @@ impl Look<'_> {
                     Side::Src => &mut src,
                     Side::Dst => &mut dst,
                 };
-                match listing.next().await {
+                let next = listing.next().await;
+                self.shared.pulse.step();
+                match next {
                     None => join.stop(side),
                     Some(listed) => {
                         if let Listed::Failed { error, .. } = &listed {
@@ -259,7 +260,7 @@ impl Look<'_> {
         self.told = true;
         self.bytes = 0;
         let found = self.gathered();
-        self.shared.say(Said::Found(self.lease, found));
+        self.shared.say(Said::Found(self.shared.lease, found));
     }
 
     /// What there is to tell. With it goes what was counted and went wrong: who takes over doesn't come by there again.
@@ -280,7 +281,7 @@ impl Look<'_> {
             true => {
                 let Found { files, files_seen, bytes_seen, .. } = mem::take(&mut self.found);
                 if files_seen > 0 {
-                    self.shared.say(Said::Found(self.lease, Found { files_seen, bytes_seen, ..Found::default() }));
+                    self.shared.say(Said::Found(self.shared.lease, Found { files_seen, bytes_seen, ..Found::default() }));
                 }
                 files
             }
@@ -289,7 +290,7 @@ impl Look<'_> {
                 found.own = mem::take(&mut found.files);
                 let files = found.own.clone();
                 if found != Found::default() {
-                    self.shared.say(Said::Found(self.lease, found));
+                    self.shared.say(Said::Found(self.shared.lease, found));
                 }
                 files
             }
@@ -304,6 +305,9 @@ impl Look<'_> {
         self.done.lines.extend(more.lines);
         if alone && self.sides.one.is_none() && self.shared.changes() {
             let finished = finish(self.shared, &[(self.root, key.clone(), self.fresh)]).await;
+            if finished.undone {
+                return finished;
+            }
             self.done.totals += finished.totals;
             self.done.problems.extend(finished.problems);
             self.done.finished = true;
@@ -317,9 +321,13 @@ impl Look<'_> {
 }
 
 /// Gives directories the source's attributes and times.
-pub async fn finish(shared: &Arc<Shared>, dirs: &[(u16, Key, bool)]) -> Done {
+pub async fn finish(shared: &Held, dirs: &[(u16, Key, bool)]) -> Done {
     let mut done = Done::default();
     for (root, key, new) in dirs {
+        if shared.check().is_err() {
+            done.undone = true;
+            return done;
+        }
         let sides = &shared.sides[usize::from(*root)];
         let mtime = match sides.src.stat(key).await {
             Ok(src) => src.mtime.filter(|_| shared.job.preserve),

@@ -6,8 +6,8 @@ use crate::{
     crew::Crew,
     journal::{self, Journal},
     node, overlap,
-    rank::{LONGEST, SAID, SHORTEST, STOP},
-    shared::Shared,
+    rank::{BEAT, LONGEST, LOOP, SAID, SHORTEST, STOP},
+    shared::{HUNG, Shared},
     show,
     wire::{Arrived, Wire},
     work::{Job, Said, Told, Verb},
@@ -31,7 +31,8 @@ const AHEAD: usize = 2;
 #[derive(Clone)]
 struct Peer {
     slots: usize,
-    heard: Instant,
+    /// For so long it has said nothing.
+    silent: Duration,
     moved: u64,
     lost: bool,
     bye: bool,
@@ -129,7 +130,7 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
 
 impl Peer {
     fn new() -> Peer {
-        Peer { slots: 0, heard: Instant::now(), moved: 0, lost: false, bye: false }
+        Peer { slots: 0, silent: Duration::ZERO, moved: 0, lost: false, bye: false }
     }
 }
 
@@ -172,7 +173,6 @@ fn gather(
             None => std::thread::sleep(LONGEST),
         }
     }
-    peers.iter_mut().for_each(|peer| peer.heard = Instant::now());
     refused.map_or(Ok(()), Err)
 }
 
@@ -190,6 +190,7 @@ impl Lead {
     fn coordinate(&mut self, wire: &mut Wire, own: &Receiver<Said>) {
         let mut idle = SHORTEST;
         let mut told = Instant::now();
+        let (mut looked, mut looked_at_own) = (Instant::now(), Instant::now());
         loop {
             let mut busy = false;
             while let Some(arrived) = wire.receive::<Said>() {
@@ -209,7 +210,13 @@ impl Lead {
             }
             self.give(wire);
             self.print();
-            self.look_for_lost();
+            self.look_for_lost(looked.elapsed().min(LOOP));
+            looked = Instant::now();
+            if looked_at_own.elapsed() >= BEAT {
+                looked_at_own = Instant::now();
+                let hung = self.crew.as_ref().map(|crew| crew.hung(self.patience)).unwrap_or_default();
+                self.hang(0, &hung);
+            }
             wire.sent();
             if let Some(every) = self.job.progress
                 && told.elapsed() >= Duration::from_secs(every)
@@ -227,19 +234,20 @@ impl Lead {
 
     fn hear(&mut self, wire: &mut Wire, rank: usize, said: Said) {
         let peer = &mut self.peers[rank];
-        peer.heard = Instant::now();
-        if peer.lost {
-            peer.lost = false;
-            let line = format!("warning: rank {rank} is back");
-            error(self.job.verb, &line);
-        }
+        peer.silent = Duration::ZERO;
         match said {
-            Said::Beat(number, moved, stopping) => {
+            Said::Beat { number, moved, stop, hung } => {
+                // It knows that what it had isn't its own any more before new leases come.
+                wire.send(rank, &Told::Heard(number));
                 peer.moved = moved;
-                if stopping {
+                if std::mem::replace(&mut peer.lost, false) {
+                    error(self.job.verb, &format!("warning: rank {rank} is back"));
+                    self.state.back(rank);
+                }
+                if stop {
                     self.stop();
                 }
-                wire.send(rank, &Told::Heard(number));
+                self.hang(rank, &hung);
             }
             said => self.state.take(rank, said),
         }
@@ -270,10 +278,23 @@ impl Lead {
         }
     }
 
-    fn look_for_lost(&mut self) {
+    /// What hangs in a rank's file system others may be able to do.
+    fn hang(&mut self, rank: usize, hung: &[(u64, bool)]) {
+        if hung.is_empty() {
+            return;
+        }
+        let secs = HUNG * self.patience.as_secs() as u32;
+        let line = format!("warning: a file system has not answered rank {rank} for {secs} seconds: others try");
+        error(self.job.verb, &line);
+        self.state.hung(rank, hung);
+    }
+
+    /// `passed`: since the last look, without a time in which this rank was suspended.
+    fn look_for_lost(&mut self, passed: Duration) {
         for rank in 1..self.peers.len() {
             let peer = &mut self.peers[rank];
-            if !peer.lost && peer.heard.elapsed() > self.patience {
+            peer.silent += passed;
+            if !peer.lost && peer.silent > self.patience {
                 peer.lost = true;
                 let secs = self.patience.as_secs();
                 let line = format!("warning: rank {rank} has said nothing for {secs} seconds: others do its work");
@@ -335,12 +356,11 @@ impl Lead {
         {
             journal.remove();
         }
-        if let Some(crew) = self.crew.take() {
-            crew.end();
-        }
         // Nobody waits for long when time is over.
         let patience = if self.state.stopping { self.patience.min(Duration::from_secs(10)) } else { self.patience };
-        end(wire, &mut self.peers, code, patience)
+        let ended = self.crew.take().is_none_or(|crew| crew.end(patience));
+        let Ended { code, together } = end(wire, &mut self.peers, code, patience);
+        Ended { code, together: together && ended }
     }
 }
 

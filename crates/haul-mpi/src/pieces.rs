@@ -1,7 +1,7 @@
 //! Large files: begun under a hidden name by one rank, written by many, published by one. And comparing bytes.
 
 use crate::{
-    shared::{Shared, Sides},
+    shared::{Held, Shared, Sides},
     work::{Began, Done, Item, Left, Raw, Said},
 };
 use bytes::BytesMut;
@@ -55,16 +55,18 @@ async fn resume(sides: &Sides, to: &Key, token: &[u8], spec: WriteSpec) -> Resul
 }
 
 /// Begins a file, or finds what an earlier run left of it.
-pub async fn begin(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Left>) -> Done {
+pub async fn begin(shared: &Held, root: u16, item: &Item, left: Option<Left>) -> Done {
     match begin_one(shared, root, item, left).await {
         Ok(began) => Done { began: Some(began), ..Done::default() },
+        Err(error) if error.kind() == ErrorKind::Cancelled => Done { undone: true, ..Done::default() },
         Err(error) => Done { problems: vec![shared.problem(root, &item.key, &error)], ..Done::default() },
     }
 }
 
-async fn begin_one(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Left>) -> Result<Began> {
+async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>) -> Result<Began> {
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&item.key());
+    shared.check()?;
     if let Some(left) = left {
         let same = item.pin == Some(left.pin) && left.key == item.key;
         if same && resume(sides, &to, &left.token, spec(shared, item)).await.is_ok() {
@@ -103,7 +105,7 @@ async fn begun(upload: &dyn Upload, source: &File, to: &Key) -> Result<Began> {
 }
 
 /// Removes what was written of a file.
-pub async fn discard(shared: &Arc<Shared>, root: u16, key: &[u8], token: &[u8]) -> Done {
+pub async fn discard(shared: &Held, root: u16, key: &[u8], token: &[u8]) -> Done {
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&Key::new(key));
     let removed = match sides.dst.resumable() {
@@ -123,8 +125,8 @@ pub async fn discard(shared: &Arc<Shared>, root: u16, key: &[u8], token: &[u8]) 
 
 /// Brings a range over. Where an earlier run did, looks whether it is there.
 pub async fn piece(
-    shared: &Arc<Shared>,
-    (lease, root): (u64, u16),
+    shared: &Held,
+    root: u16,
     item: &Item,
     token: &[u8],
     range: Range<u64>,
@@ -132,7 +134,7 @@ pub async fn piece(
 ) -> Done {
     let result = match shared.job.verb {
         crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
-        _ => bring(shared, (lease, root), item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
+        _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
     };
     let mut done = Done::default();
     match result {
@@ -152,8 +154,8 @@ fn stopped() -> Error {
 }
 
 async fn bring(
-    shared: &Arc<Shared>,
-    (lease, root): (u64, u16),
+    shared: &Held,
+    root: u16,
     item: &Item,
     token: &[u8],
     range: Range<u64>,
@@ -166,7 +168,7 @@ async fn bring(
     let upload = resume(sides, &to, token, spec(shared, item)).await?;
     let target = file(upload.read_back(0..0).await?, &to)?;
     if let Some(crc) = crc
-        && sum(&source, &target, range.clone())? == Some(crc)
+        && sum(shared, &source, &target, range.clone())? == Some(crc)
     {
         shared.moved(range.end - range.start);
         return Ok(crc);
@@ -194,7 +196,7 @@ async fn bring(
             shared.moved(len as u64);
             if told_at.elapsed() >= tell_every && at < range.end {
                 let crc = std::mem::replace(&mut hasher, Hasher::new(&[Algo::Crc64Nvme])).finish().crc64();
-                shared.say(Said::Part(lease, at - told, crc.unwrap_or_default()));
+                shared.say(Said::Part(shared.lease, at - told, crc.unwrap_or_default()));
                 (told, told_at) = (at, Instant::now());
             }
         }
@@ -215,7 +217,7 @@ fn shorter(error: std::io::Error, key: &Key) -> Error {
 }
 
 /// CRC-64 of what the target has where the source has data; `None` where it has less.
-fn sum(source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
+fn sum(shared: &Held, source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     let mut buffer = vec![0; BLOCK as usize];
     for run in runs(source, range, &Key::new(""))? {
@@ -227,6 +229,7 @@ fn sum(source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
             }
             hasher.update(&buffer[..len]);
             at += len as u64;
+            shared.pulse.step();
         }
     }
     Ok(hasher.finish().crc64())
@@ -254,7 +257,7 @@ fn runs(file: &File, range: Range<u64>, key: &Key) -> Result<Vec<Range<u64>>> {
 }
 
 /// Gives a file that is whole its attributes and its name.
-pub async fn publish(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8]) -> Done {
+pub async fn publish(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Done {
     let mut done = Done::default();
     match publish_one(shared, root, item, token).await {
         Ok(unkept) => {
@@ -264,15 +267,17 @@ pub async fn publish(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8])
                 done.lines.push(shared.path(root, &item.key));
             }
         }
+        Err(error) if error.kind() == ErrorKind::Cancelled => done.undone = true,
         Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
     }
     done
 }
 
-async fn publish_one(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8]) -> Result<bool> {
+async fn publish_one(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Result<bool> {
     let sides = &shared.sides[usize::from(root)];
     let key = item.key();
     let to = sides.to(&key);
+    shared.check()?;
     let now = sides.src.stat(&key).await?;
     if let Some(want) = item.version(sides.device)
         && now.version.as_ref() != Some(&want)
@@ -304,6 +309,7 @@ async fn publish_one(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8])
             unkept |= !answer?.unkept.is_empty();
         }
     }
+    shared.check()?;
     let whole = Part { index: 0, size: item.size, tag: Vec::new() };
     upload.publish(vec![whole], Late::default()).await?;
     Ok(unkept)
@@ -315,11 +321,11 @@ async fn is_there(sides: &Sides, item: &Item, to: &Key) -> bool {
 }
 
 /// Compares a whole file with what is there.
-pub async fn same(shared: &Arc<Shared>, root: u16, item: &Item) -> Result<bool> {
+pub async fn same(shared: &Held, root: u16, item: &Item) -> Result<bool> {
     compare(shared, root, item, 0..item.size).await
 }
 
-async fn compare(shared: &Arc<Shared>, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
+async fn compare(shared: &Held, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
     let sides = &shared.sides[usize::from(root)];
     let key = item.key();
     let to = sides.to(&key);

@@ -283,6 +283,28 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// Tree and first name, by which people know it.
+    pub fn name(&self) -> (u16, Raw) {
+        match self {
+            Work::Dir { root, key, .. } | Work::Remove { root, key, .. } | Work::Discard { root, key, .. } => {
+                (*root, key.clone())
+            }
+            Work::Begin { root, item, .. } | Work::Piece { root, item, .. } | Work::Publish { root, item, .. } => {
+                (*root, item.key.clone())
+            }
+            Work::Files { root, items, .. } => (*root, items.first().map(|item| item.key.clone()).unwrap_or_default()),
+            Work::Links { root, names } => {
+                (*root, names.first().map(|(_, _, item)| item.key.clone()).unwrap_or_default())
+            }
+            Work::Delete { root, keys, .. } => (*root, keys.first().cloned().unwrap_or_default()),
+            Work::Finish { dirs } | Work::Rmdir { dirs } => {
+                dirs.first().map(|(root, _, key, _)| (*root, key.clone())).unwrap_or_default()
+            }
+        }
+    }
+}
+
 /// What a look at a directory found since its lease last told of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
@@ -410,8 +432,17 @@ pub enum Said {
     Part(u64, u64, u64),
     /// A lease ended.
     Done(u64, Done),
-    /// The rank lives: number of the beat, bytes moved so far, it was told to stop.
-    Beat(u64, u64, bool),
+    /// The rank lives.
+    Beat {
+        /// Which sign of life.
+        number: u64,
+        /// Bytes moved so far.
+        moved: u64,
+        /// It was told to stop.
+        stop: bool,
+        /// Leases that hang in a file system since the last beat, and whether a thread has begun them.
+        hung: Vec<(u64, bool)>,
+    },
     /// It takes part with so many threads, or why it can't.
     Ready(Result<usize, String>),
     /// It has nothing to do any more.
