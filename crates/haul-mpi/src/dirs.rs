@@ -351,3 +351,74 @@ pub async fn finish(shared: &Held, dirs: &[(u16, Key, bool)]) -> Done {
     }
     done
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use crate::{
+        shared::tests::{job, rank},
+        work::Job,
+    };
+    use std::path::Path;
+
+    async fn looked(job: Job) -> (Done, Vec<Found>) {
+        let (shared, said) = rank(job).await;
+        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None).await;
+        let told = said.try_iter().map(|said| match said {
+            Said::Found(7, found) => found,
+            other => panic!("{other:?}"),
+        });
+        (done, told.collect())
+    }
+
+    fn folders(temp: &tempfile::TempDir) -> (std::path::PathBuf, std::path::PathBuf) {
+        let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+        std::fs::create_dir_all(&src).unwrap();
+        (src, dst)
+    }
+
+    fn write(dir: &Path, name: &str) {
+        std::fs::write(dir.join(name), name).unwrap();
+    }
+
+    #[tokio::test]
+    async fn files_that_who_looks_keeps_are_told_before_what_follows_them_is_looked_at() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        (0..FILES + 5).for_each(|n| write(&src, &format!("{n:04}")));
+        std::fs::create_dir(src.join("below")).unwrap();
+        let (done, told) = looked(job(Verb::Dcp, &src, &dst)).await;
+        let names = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<Vec<_>>();
+        let all = |range: std::ops::Range<usize>| range.map(|n| Raw::from(format!("{n:04}"))).collect::<Vec<_>>();
+        assert_eq!(names(&told[0].files), all(0..FILES));
+        assert_eq!((names(&told[1].own), told[1].files.len()), (all(FILES..FILES + 5), 0));
+        assert_eq!(told.iter().map(|found| found.last.clone()).collect::<Vec<_>>(), [
+            Some(Raw::from(format!("{:04}", FILES - 1))),
+            Some(Raw::from("below/"))
+        ]);
+        assert_eq!((done.totals.files, done.finished, told.len()), (5, false, 2));
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_few_files_is_looked_at_anew_as_a_whole() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        write(&src, "file");
+        let (done, told) = looked(job(Verb::Dcp, &src, &dst)).await;
+        assert_eq!(told, [Found { files_seen: 1, bytes_seen: 4, ..Found::default() }]);
+        assert!(done.finished && dst.join("file").exists());
+    }
+
+    #[tokio::test]
+    async fn what_a_check_finds_is_told_in_pieces() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        std::fs::create_dir(&dst).unwrap();
+        (0..2 * NAMES + 5).for_each(|n| write(&src, &format!("{n:05}")));
+        let (done, told) = looked(job(Verb::Check, &src, &dst)).await;
+        assert_eq!(told.iter().map(|found| found.lines.len()).collect::<Vec<_>>(), [NAMES, NAMES, 5]);
+        assert_eq!(told.iter().map(|found| found.totals.only_src as usize).sum::<usize>(), 2 * NAMES + 5);
+        assert_eq!((done.lines.len(), done.totals.only_src), (0, 0));
+    }
+}

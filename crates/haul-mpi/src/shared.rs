@@ -355,3 +355,93 @@ impl Held {
         self.shared.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+pub(crate) mod tests {
+    use super::*;
+    use std::{
+        path::Path,
+        sync::mpsc::{Receiver, sync_channel},
+    };
+
+    /// A job of a tree on this machine.
+    pub fn job(verb: Verb, src: &Path, dst: &Path) -> Job {
+        use std::os::unix::ffi::OsStrExt as _;
+        let raw = |path: &Path| crate::work::Raw::from(path.as_os_str().as_bytes());
+        Job {
+            verb,
+            roots: vec![Root { src: raw(src), dst: raw(dst), one: None }],
+            preserve: true,
+            xattrs: false,
+            sparse: false,
+            direct: false,
+            follow: false,
+            delete: false,
+            contents: false,
+            dry_run: false,
+            verbose: false,
+            quiet: false,
+            progress: None,
+            resuming: false,
+            patience: 60,
+            log: None,
+        }
+    }
+
+    /// What a rank shares that does this job, and what it says.
+    pub async fn rank(job: Job) -> (Arc<Shared>, Receiver<Said>) {
+        let (says, said) = sync_channel(crate::rank::SAID);
+        let shared = Shared::open(job, 1, says).await.unwrap();
+        shared.prepare().await;
+        (Arc::new(shared), said)
+    }
+
+    async fn some() -> (tempfile::TempDir, Arc<Shared>) {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("src")).unwrap();
+        let (shared, _) = rank(job(Verb::Dcp, &temp.path().join("src"), &temp.path().join("dst"))).await;
+        (temp, shared)
+    }
+
+    #[tokio::test]
+    async fn a_rank_that_was_not_heard_has_lost_what_it_had() {
+        let (_temp, shared) = some().await;
+        let patience = Duration::from_secs(600);
+        shared.trust(Instant::now(), patience);
+        let before = Held::new(&shared, 1);
+        assert!(before.may_go_on() && before.check().is_ok());
+        shared.trust(Instant::now(), Duration::ZERO);
+        let during = Held::new(&shared, 2);
+        assert!(!before.is_trusted() && !during.is_trusted());
+        shared.trust(Instant::now(), patience);
+        let after = Held::new(&shared, 3);
+        assert!(!before.is_trusted() && !during.is_trusted() && after.is_trusted());
+        assert_eq!(before.check().unwrap_err().kind(), ErrorKind::Cancelled);
+        shared.trust(Instant::now(), patience);
+        assert!(after.is_trusted(), "it was heard all the time");
+    }
+
+    #[tokio::test]
+    async fn a_lease_of_which_nothing_moves_hangs() {
+        let (_temp, shared) = some().await;
+        let patience = Duration::from_millis(3);
+        let leases: Vec<Held> = (1..=3).map(|number| Held::new(&shared, number)).collect();
+        leases[0].begin();
+        leases[1].begin();
+        let look = |moves: &[usize]| {
+            moves.iter().for_each(|at| leases[*at].pulse.step());
+            std::thread::sleep(HUNG * patience / 2);
+            let mut hung = shared.hung(2, patience);
+            hung.sort_unstable();
+            hung
+        };
+        assert_eq!(look(&[0, 1]), []);
+        assert_eq!([look(&[1]), look(&[1]), look(&[1])].concat(), [(1, true)], "told once");
+        assert!(!leases[0].is_trusted() && leases[1].is_trusted() && leases[2].is_trusted());
+        // No thread is left for the one that waits.
+        assert_eq!([look(&[]), look(&[]), look(&[])].concat(), [(2, true), (3, false)]);
+        leases.into_iter().for_each(Held::end);
+        assert!(shared.leases().held.is_empty());
+    }
+}

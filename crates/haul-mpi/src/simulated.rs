@@ -241,7 +241,7 @@ fn play(seed: u64, failing: bool) {
     world.partial.insert(left.token.to_vec());
     let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::from([((0, 99), left)]));
     let mut under_way: Vec<(usize, VecDeque<Step>)> = Vec::new();
-    let mut silent = Vec::new();
+    let (mut silent, mut mute, mut hung) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
     let (mut holders, mut told_unsure) = (BTreeMap::new(), BTreeSet::new());
     for turn in 0.. {
         assert!(turn < 100_000, "seed {seed}: it doesn't end");
@@ -262,7 +262,22 @@ fn play(seed: u64, failing: bool) {
             holders.retain(|_, (of, _)| *of != rank);
             if chance.below(2) == 0 {
                 silent.extend(under_way.extract_if(.., |(of, _)| *of == rank));
+                mute.insert(rank);
             }
+        }
+        // One that does all it had is heard again.
+        if chance.below(40) == 0 && !mute.contains(&rank) {
+            state.back(rank);
+        }
+        // A thread hangs, and does its lease all the same when it wakes up.
+        if chance.below(60) == 0
+            && let Some((lease, (_, work))) = holders.iter().find(|(_, (of, _))| *of == rank)
+            && hung.entry(work.name()).or_insert(0) < &mut 2
+        {
+            *hung.entry(work.name()).or_insert(0) += 1;
+            let lease = *lease;
+            holders.remove(&lease);
+            state.hung(rank, &[(lease, true)]);
         }
         if !under_way.is_empty() {
             let one = chance.below(under_way.len() as u64) as usize;
@@ -273,6 +288,9 @@ fn play(seed: u64, failing: bool) {
                         && let Some((_, Work::Dir { key, .. })) = holders.get(lease)
                     {
                         told_unsure.insert(key.to_vec());
+                    }
+                    if let Said::Done(lease, _) = &said {
+                        holders.remove(lease);
                     }
                     state.take(*rank, said);
                 }
@@ -336,6 +354,62 @@ fn what_is_told_of_a_piece_is_not_done_again() {
     state.take(2, Said::Done(lease, Done { crc: Some(8), totals, ..Done::default() }));
     assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (1000, rest, 8))));
     assert_eq!(state.totals.bytes, len);
+}
+
+#[test]
+fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let files = vec![item("a".into(), 10, None), item("b".into(), 10, None)];
+    state.take(0, Said::Found(look, Found { files, ..Found::default() }));
+    state.take(0, Said::Done(look, Done::default()));
+    for rank in [1, 2, 3] {
+        let (lease, work) = state.next(rank).unwrap();
+        assert!(matches!(work, Work::Files { .. }));
+        assert!(state.next(rank).is_none());
+        // One that only waits for a thread says nothing against the file system.
+        if rank == 1 {
+            state.hung(rank, &[(lease, false)]);
+            assert_eq!(state.held(rank), 1, "no thread of it is free");
+            let (lease, _) = state.next(4).unwrap();
+            state.hung(4, &[(lease, true)]);
+        } else {
+            state.hung(rank, &[(lease, true)]);
+        }
+        assert_eq!(state.errors, u64::from(rank == 3));
+    }
+    let line = "/s/a: was given up, since a file system did not answer 3 times";
+    assert_eq!(state.problems.iter().map(|problem| problem.line.as_str()).collect::<Vec<_>>(), [line]);
+    // The directory is finished, and the job ends without the threads that hang.
+    let (lease, work) = state.next(0).unwrap();
+    assert!(matches!(work, Work::Finish { .. }));
+    state.take(0, Said::Done(lease, Done::default()));
+    assert!(state.is_done());
+}
+
+#[test]
+fn what_a_late_step_may_have_moved_is_set_right_at_the_end() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let found = Found { files: vec![item("f".into(), 10, None)], ..Found::default() };
+    state.take(0, Said::Found(look, found));
+    state.take(0, Said::Done(look, Done::default()));
+    let (first, _) = state.next(1).unwrap();
+    state.lost(1);
+    let (second, _) = state.next(0).unwrap();
+    state.take(0, Said::Done(second, Done::default()));
+    let finish = |state: &mut Coordinator| {
+        let Some((lease, Work::Finish { dirs })) = state.next(0) else { panic!("nothing to finish") };
+        assert_eq!(dirs.iter().map(|(_, _, key, _)| key.to_vec()).collect::<Vec<_>>(), [b""]);
+        state.take(0, Said::Done(lease, Done::default()));
+    };
+    finish(&mut state);
+    assert!(state.is_done(), "nobody waits for one who isn't heard");
+    state.back(1);
+    assert!(!state.is_done() && state.next(0).is_none(), "it is about to say that it has left the lease");
+    state.take(1, Said::Done(first, Done { undone: true, ..Done::default() }));
+    finish(&mut state);
+    assert!(state.is_done());
 }
 
 #[test]
