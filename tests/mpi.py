@@ -379,6 +379,52 @@ def a_rank_that_comes_back_leaves_what_others_have(make, at):
     raise AssertionError("no rank came back before the end")
 
 
+# Stops threads for good, as a file system does that doesn't answer: their process lives on. Whoever traces threads has to bury them.
+FREEZE = """import ctypes, os, sys
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+SEIZE, INTERRUPT, ALL = 0x4206, 0x4207, 0x40000000
+for tid in map(int, sys.argv[1:]):
+    for what in (SEIZE, INTERRUPT):
+        if ptrace(what, tid, None, None):
+            sys.exit(os.strerror(ctypes.get_errno()))
+print("frozen", flush=True)
+while True:
+    try:
+        os.waitpid(-1, ALL)
+    except ChildProcessError:
+        break
+"""
+
+
+def threads_that_hang_in_a_file_system_cost_their_leases(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    bushy(src)
+    for _ in range(10):
+        started = start(make, 3, "dcp", "-p", "--patience", "1", src, dst)
+        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
+            assert started.poll() is None
+            time.sleep(0.002)
+        pid = next(pid for pid in ranks_of(started) if rank(pid) == 2)
+        tids = []
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/comm") as name:
+                if name.read().startswith(("haul-disk", "haul-list")):
+                    tids.append(tid)
+        freezer = subprocess.Popen([sys.executable, "-c", FREEZE, *tids], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        frozen = freezer.stdout.readline()
+        text, _ = started.communicate(timeout=100)
+        freezer.kill()
+        _, why = freezer.communicate()
+        if not frozen and "not permitted" in why:
+            return "threads can't be stopped by themselves here"
+        assert started.returncode == 0, f"{started.returncode}: {text}"
+        alike(src, dst, left=LEFT)
+        if "a file system has not answered rank 2 for 10 seconds: others try" in text:
+            return None
+        shutil.rmtree(dst)
+    raise AssertionError("no thread was ever stopped before the end")
+
+
 def rank(pid):
     try:
         with open(f"/proc/{pid}/environ", "rb") as text:
@@ -606,7 +652,7 @@ def wait(event, seconds=20):
 
 TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
-         a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
+         threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
          a_source_that_changes,
          a_signal_ends_it_and_the_next_run_goes_on, what_can_not_work_is_refused, under_slurm]
 # The second MPI is asked what depends on it.
