@@ -168,6 +168,8 @@ def copies_all_that_rsync_does(make, at):
 def syncs_checks_and_deletes(make, at):
     src, dst = f"{at}/src", f"{at}/dst"
     tree(src, big=70)
+    text = run(make, 3, "sync", "-n", src, dst)
+    assert f"would be copied: {src}/d1/f7" in text and not os.path.exists(dst), text
     run(make, 3, "sync", src, dst)
     assert "different data: 0" in run(make, 3, "check", src, dst)
     text = run(make, 3, "sync", src, dst)
@@ -425,6 +427,44 @@ def threads_that_hang_in_a_file_system_cost_their_leases(make, at):
     raise AssertionError("no thread was ever stopped before the end")
 
 
+# Starts what is to run on another node here, with a folder for what processes of a node share.
+OTHER_NODE = """#!/bin/sh
+export TMPDIR=$(dirname "$0")/$1
+mkdir -p $TMPDIR
+shift
+exec sh -c "$*"
+"""
+
+
+def on_two_nodes(make, at):
+    if make != "openmpi":
+        return "it is only known how to play nodes for Open MPI"
+    src, dst = f"{at}/src", f"{at}/dst"
+    tree(src, dirs=10, flat=100, big=100)
+    write(f"{at}/start", OTHER_NODE.encode())
+    os.chmod(f"{at}/start", 0o755)
+    trace = ["strace", "-f", "-qq", "-e", "trace=fdatasync", "-o"] if shutil.which("strace") else None
+    def traced(name, *launch):
+        under = ["sh", "-c", f'exec {" ".join(trace)} {at}/{name}.$OMPI_COMM_WORLD_RANK "$0" "$@"'] if trace else []
+        started = subprocess.run([*MPIRUN[make], *launch, "-n", "2", *under, binary(make), "dcp", "-p", src, dst],
+                                 capture_output=True, text=True, timeout=120, check=False)
+        assert started.returncode == 0, started
+        alike(src, dst)
+        forced = [0, 0]
+        for number in (0, 1) if trace else ():
+            with open(f"{at}/{name}.{number}") as lines:
+                forced[number] = sum("fdatasync(" in line for line in lines)
+        shutil.rmtree(dst)
+        return sum(forced)
+    two = traced("two", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo", "--mca", "plm_rsh_agent", f"{at}/start",
+                 "--host", "nodea:1,nodeb:1")
+    one = traced("one")
+    if not trace:
+        return "what is forced out can't be seen without strace"
+    # What one node wrote of a file that another publishes mustn't be in its memory alone.
+    assert two >= 100 << 20 >> 26 and one == 0, (two, one)
+
+
 def rank(pid):
     try:
         with open(f"/proc/{pid}/environ", "rb") as text:
@@ -653,7 +693,7 @@ def wait(event, seconds=20):
 TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
-         a_source_that_changes,
+         a_source_that_changes, on_two_nodes,
          a_signal_ends_it_and_the_next_run_goes_on, what_can_not_work_is_refused, under_slurm]
 # The second MPI is asked what depends on it.
 SECOND = [copies_all_that_rsync_does, a_killed_rank_costs_no_finished_work, a_rank_that_hangs_costs_its_leases,

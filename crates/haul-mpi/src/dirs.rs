@@ -39,6 +39,7 @@ struct Look<'a> {
 pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
     let sides = &shared.sides[usize::from(root)];
     let (done, found) = (Done::default(), Found::default());
+    let fresh = fresh || (key.is_root() && shared.job.dry_run && is_missing(sides).await);
     let told = after.is_some();
     let mut look = Look { shared, sides, root, fresh, found, bytes: 0, told, done };
     if sides.one.is_some() {
@@ -53,6 +54,22 @@ pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Optio
     }
     look.walk(key, after).await;
     look.end(key).await
+}
+
+/// Nobody makes the destination's folder where nothing is changed.
+async fn is_missing(sides: &Sides) -> bool {
+    let there = sides.dst.stat(&Key::new("")).await;
+    there.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound))
+}
+
+/// Special files are the same if they are of one type and, if devices, of one number.
+fn is_one_special(src: &Entry, dst: &Entry) -> bool {
+    /// The type among the bits of a mode.
+    const TYPE: u32 = 0o170_000;
+    match (&src.posix, &dst.posix) {
+        (Some(src), Some(dst)) => (src.mode & TYPE, src.rdev) == (dst.mode & TYPE, dst.rdev),
+        _ => false,
+    }
 }
 
 impl Look<'_> {
@@ -201,6 +218,7 @@ impl Look<'_> {
             _ => false,
         };
         let alike = src.kind == dst.kind && src.size == dst.size;
+        let alike = alike && (src.kind != Kind::Special || is_one_special(src, dst));
         if job.verb == Verb::Check {
             let same = alike && (job.contents || close);
             if !same {
@@ -408,6 +426,36 @@ mod tests {
         let (done, told) = looked(job(Verb::Dcp, &src, &dst)).await;
         assert_eq!(told, [Found { files_seen: 1, bytes_seen: 4, ..Found::default() }]);
         assert!(done.finished && dst.join("file").exists());
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_shows_what_would_go_to_a_folder_that_is_not_there_yet() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, _) = folders(&temp);
+        write(&src, "file");
+        let (dst, path) = (temp.path().join("new/deep"), src.join("file").display().to_string());
+        let (shared, _said) = rank(Job { dry_run: true, ..job(Verb::Sync, &src, &dst) }).await;
+        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None).await;
+        assert_eq!((done.lines, done.problems), (vec![format!("would be copied: {path}")], vec![]));
+        assert!(!temp.path().join("new").exists());
+    }
+
+    #[tokio::test]
+    async fn special_files_of_other_types_differ() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        std::fs::create_dir(&dst).unwrap();
+        let make = |path: &Path, kind| {
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::from(0o600), 0).unwrap();
+        };
+        for (name, there) in [("fifo", rustix::fs::FileType::Fifo), ("other", rustix::fs::FileType::Socket)] {
+            make(&src.join(name), rustix::fs::FileType::Fifo);
+            make(&dst.join(name), there);
+        }
+        let check = Job { contents: true, ..job(Verb::Check, &src, &dst) };
+        let (done, _) = looked(check).await;
+        let line = format!("differs: {}", src.join("other").display());
+        assert_eq!((done.lines, done.totals.same, done.totals.differ), (vec![line], 1, 1));
     }
 
     #[tokio::test]

@@ -94,7 +94,8 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         wire.send(rank, &Told::Start(Box::new((*job).clone()), made.proof.clone()));
     }
     let (says, said) = sync_channel(SAID);
-    let opened = runtime.block_on(Shared::open((*job).clone(), 0, says));
+    let several = share.is_one_of_several(wire.size());
+    let opened = runtime.block_on(Shared::open((*job).clone(), 0, several, says));
     let slots = share.slots(opened.as_ref().map_or(1, Shared::concurrency));
     peers[0].slots = slots;
     let patience = Duration::from_secs(job.patience);

@@ -22,6 +22,8 @@ const BLOCK: u64 = 1 << 20;
 /// the longer the job runs, of which such a share may be lost, since the journal keeps it all.
 const TOLD_SOONEST: Duration = Duration::from_millis(250);
 const TOLD_LATEST: Duration = Duration::from_secs(10);
+/// As soon as that where it has to be forced out first.
+const TOLD_FORCED: Duration = Duration::from_secs(3);
 const TOLD_SHARE: u32 = 64;
 
 fn spec(shared: &Shared, item: &Item) -> WriteSpec {
@@ -171,13 +173,15 @@ async fn bring(
         && sum(shared, &source, &target, range.clone())? == Some(crc)
     {
         shared.moved(range.end - range.start);
+        settle(shared, &target, &to)?;
         return Ok(crc);
     }
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     let mut buffer = BytesMut::zeroed(BLOCK as usize);
     let mut at = range.start;
     let (mut told, mut told_at) = (at, Instant::now());
-    let tell_every = (shared.began.elapsed() / TOLD_SHARE).clamp(TOLD_SOONEST, TOLD_LATEST);
+    let soonest = if shared.several_nodes { TOLD_FORCED } else { TOLD_SOONEST };
+    let tell_every = (shared.began.elapsed() / TOLD_SHARE).clamp(soonest, TOLD_LATEST);
     for run in runs(&source, range.clone(), &key)? {
         shared.moved(run.start - at);
         at = run.start;
@@ -195,6 +199,7 @@ async fn bring(
             at += len as u64;
             shared.moved(len as u64);
             if told_at.elapsed() >= tell_every && at < range.end {
+                settle(shared, &target, &to)?;
                 let crc = std::mem::replace(&mut hasher, Hasher::new(&[Algo::Crc64Nvme])).finish().crc64();
                 shared.say(Said::Part(shared.lease, at - told, crc.unwrap_or_default()));
                 (told, told_at) = (at, Instant::now());
@@ -202,9 +207,19 @@ async fn bring(
         }
     }
     shared.moved(range.end - at);
-    // Each rank is told of its own writes alone.
-    shared.late.ask(&*target).map_err(|errno| io("write", &to)(errno.into()))?;
+    settle(shared, &target, &to)?;
     Ok(hasher.finish().crc64().unwrap_or_default())
+}
+
+/// Has what was written stay, before it counts as done. Each rank is told of its own writes alone.
+fn settle(shared: &Held, target: &File, to: &Key) -> Result<()> {
+    let failed = |errno: Errno| io("write", to)(errno.into());
+    // If this node fails with bytes in its memory, a file would have its name, size and time, and zeros in it: the next run would take
+    // it for done.
+    if shared.several_nodes {
+        rustix::fs::fdatasync(target).map_err(failed)?;
+    }
+    shared.late.ask(target).map_err(failed)
 }
 
 fn shorter(error: std::io::Error, key: &Key) -> Error {
@@ -279,9 +294,7 @@ async fn publish_one(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Res
     let to = sides.to(&key);
     shared.check()?;
     let now = sides.src.stat(&key).await?;
-    if let Some(want) = item.version(sides.device)
-        && now.version.as_ref() != Some(&want)
-    {
+    if !item.is_still(&now) {
         return Err(Error::new(ErrorKind::Changed, "copy", "changed while it was copied").with_key(&key));
     }
     let upload = match resume(sides, &to, token, spec(shared, item)).await {
@@ -359,5 +372,54 @@ async fn target_of(store: &Arc<dyn haul_store::Store>, key: &Key) -> Result<Vec<
     match store.read(key, None, None).await?.body {
         Body::Stream(pieces) => Ok(pieces.try_collect::<Vec<_>>().await?.concat()),
         Body::File(..) => Err(Error::new(ErrorKind::Changed, "read", "is no symbolic link any more").with_key(key)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use crate::{
+        large::LARGE,
+        shared::tests::{job, rank},
+        work::{Task, Verb},
+    };
+
+    /// Copies a large file of a device that is mounted below the source, with this done to it in between; what went wrong.
+    async fn copied(meanwhile: impl FnOnce(&std::path::Path)) -> (tempfile::TempDir, Vec<String>) {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+        std::fs::create_dir(&src).unwrap();
+        File::create(src.join("large")).unwrap().set_len(LARGE).unwrap();
+        let (mut shared, _said) = rank(job(Verb::Dcp, &src, &dst)).await;
+        // As if its root were on another.
+        Arc::get_mut(&mut shared).unwrap().sides[0].device += 1;
+        let entry = shared.sides[0].src.stat(&Key::new("large")).await.unwrap();
+        let item = Item::of(&entry, shared.sides[0].device, Task::Copy);
+        assert_eq!((item.version(shared.sides[0].device), item.linked), (None, None));
+        let held = Held::new(&shared, 1);
+        let Some(crate::work::Began::Anew(token) | crate::work::Began::Whole(token)) = begin(&held, 0, &item, None).await.began
+        else {
+            panic!("not begun");
+        };
+        meanwhile(&src.join("large"));
+        let mut problems = piece(&held, 0, &item, &token, 0..LARGE, None).await.problems;
+        problems.extend(publish(&held, 0, &item, &token).await.problems);
+        (temp, problems.into_iter().map(|problem| problem.line).collect())
+    }
+
+    #[tokio::test]
+    async fn a_file_on_a_device_below_the_source_is_one_version_too() {
+        let (temp, problems) = copied(|_| {}).await;
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(std::fs::metadata(temp.path().join("dst/large")).unwrap().len(), LARGE);
+        let (temp, problems) = copied(|large| {
+            let file = File::options().write(true).open(large).unwrap();
+            file.write_all_at(b"other", 5).unwrap();
+        })
+        .await;
+        let line = format!("{}: changed while it was copied", temp.path().join("src/large").display());
+        assert_eq!(problems, [line]);
+        assert!(!temp.path().join("dst/large").exists());
     }
 }

@@ -89,10 +89,11 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                 }
                 Arrived::Said(_, Told::Start(job, proof)) => {
                     patience = Duration::from_secs(job.patience);
+                    let several = share.is_one_of_several(wire.size());
                     let seen = runtime.block_on(node::sees(&job, &proof));
                     let shared = seen.and_then(|()| {
                         let says = says.take().ok_or("started twice")?;
-                        runtime.block_on(Shared::open(*job, wire.rank(), says))
+                        runtime.block_on(Shared::open(*job, wire.rank(), several, says))
                     });
                     let concurrency = shared.as_ref().map_or(1, Shared::concurrency);
                     let slots = share.slots(concurrency);

@@ -68,6 +68,8 @@ pub struct Shared {
     pub rights: Rights,
     /// Where errors come late.
     pub late: late::Mounts,
+    /// Other ranks go on without this node if it fails: what it wrote of a file that they publish has to be out of its memory.
+    pub several_nodes: bool,
     /// Bytes moved by this rank.
     pub moved: Arc<AtomicU64>,
     /// Nothing new is begun, and pieces are left.
@@ -106,7 +108,12 @@ impl Shared {
     /// Opens everything.
     ///
     /// Errors: one line.
-    pub async fn open(job: Job, rank: usize, says: SyncSender<Said>) -> std::result::Result<Shared, String> {
+    pub async fn open(
+        job: Job,
+        rank: usize,
+        several_nodes: bool,
+        says: SyncSender<Said>,
+    ) -> std::result::Result<Shared, String> {
         let keep = keep(&job);
         let mut sides = Vec::new();
         let mut rights = Rights::default();
@@ -133,6 +140,7 @@ impl Shared {
             keep,
             rights,
             late: late::Mounts::default(),
+            several_nodes,
             moved: Arc::default(),
             stop: AtomicBool::new(false),
             trusted: AtomicU64::new(u64::MAX),
@@ -392,7 +400,7 @@ pub(crate) mod tests {
     /// What a rank shares that does this job, and what it says.
     pub async fn rank(job: Job) -> (Arc<Shared>, Receiver<Said>) {
         let (says, said) = sync_channel(crate::rank::SAID);
-        let shared = Shared::open(job, 1, says).await.unwrap();
+        let shared = Shared::open(job, 1, false, says).await.unwrap();
         shared.prepare().await;
         (Arc::new(shared), said)
     }

@@ -49,7 +49,7 @@ fn job(verb: Verb, delete: bool) -> Job {
 
 fn item(key: String, size: u64, ino: Option<u64>) -> Item {
     let linked = ino.map(|ino| Pin { ino, ctime: (0, 0) });
-    Item { key: Raw::from(key), kind: Kind::File, size, mtime: (0, 0), pin: linked, task: Task::Copy, linked }
+    Item { key: Raw::from(key), kind: Kind::File, size, mtime: (0, 0), pin: linked, on_root: true, task: Task::Copy, linked }
 }
 
 /// A step of what a rank does with a lease: it may be lost before each.

@@ -92,8 +92,11 @@ pub struct Item {
     pub size: u64,
     /// Seconds and nanoseconds.
     pub mtime: (i64, u32),
-    /// Which version of it; `None` where other ranks can't tell it.
+    /// Which version of it.
     pub pin: Option<Pin>,
+    /// It is on the device of its root, of which each rank knows its own number. Those of devices that are mounted below it aren't
+    /// known.
+    pub on_root: bool,
     /// What is to be done with it.
     pub task: Task,
     /// Its inode, where it has several names.
@@ -127,8 +130,9 @@ fn pair(time: Mtime) -> (i64, u32) {
 impl Item {
     /// Of a listed entry. `device` is that of the root here.
     pub fn of(entry: &Entry, device: u64, task: Task) -> Item {
-        let inode = entry.version.as_ref().and_then(Inode::of).filter(|inode| inode.dev == device);
+        let inode = entry.version.as_ref().and_then(Inode::of);
         let pin = inode.map(|inode| Pin { ino: inode.ino, ctime: pair(inode.ctime) });
+        let on_root = inode.is_some_and(|inode| inode.dev == device);
         let several = entry.kind == Kind::File && entry.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
         Item {
             key: Raw::from(entry.key.as_bytes()),
@@ -136,8 +140,9 @@ impl Item {
             size: entry.size,
             mtime: entry.mtime.map_or((0, 0), pair),
             pin,
+            on_root,
             task,
-            linked: pin.filter(|_| several),
+            linked: pin.filter(|_| several && on_root),
         }
     }
 
@@ -148,10 +153,17 @@ impl Item {
 
     /// The version that it must have, for a rank on which the root has this device.
     pub fn version(&self, device: u64) -> Option<haul_core::Version> {
-        let Pin { ino, ctime } = self.pin?;
+        let Pin { ino, ctime } = self.pin.filter(|_| self.on_root)?;
         let time = |(secs, nanos)| Mtime::new(secs, nanos);
         let inode = Inode { dev: device, ino, ctime: time(ctime), mtime: time(self.mtime), size: self.size };
         Some(inode.to_version())
+    }
+
+    /// Is this still that version, on whatever device?
+    pub fn is_still(&self, now: &Entry) -> bool {
+        let Some(Pin { ino, ctime }) = self.pin else { return true };
+        let inode = now.version.as_ref().and_then(Inode::of);
+        inode.is_some_and(|now| (now.ino, pair(now.ctime), pair(now.mtime), now.size) == (ino, ctime, self.mtime, self.size))
     }
 }
 
@@ -456,6 +468,8 @@ pub struct Proof {
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
+    /// The same of each destination's folder, if it is there.
+    pub targets: Vec<Option<(u64, String)>>,
 }
 
 /// From the coordinator to a rank.
