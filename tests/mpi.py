@@ -14,9 +14,9 @@ def binary(make):
     return os.path.join(TARGET, f"haul-mpi.{make}")
 
 
-def start(make, ranks, *words, **options):
+def start(make, ranks, *words, launch=(), **options):
     # A session of its own: what a killed launcher leaves is found by it.
-    return subprocess.Popen([*MPIRUN[make], "-n", str(ranks), binary(make), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    return subprocess.Popen([*MPIRUN[make], *launch, "-n", str(ranks), binary(make), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, start_new_session=True, **options)
 
 
@@ -465,6 +465,32 @@ def on_two_nodes(make, at):
     assert two >= 100 << 20 >> 26 and one == 0, (two, one)
 
 
+def a_job_that_lives_on_without_ranks_is_whole(make, at):
+    if make != "openmpi":
+        return "its launcher ends the job when a rank dies"
+    src, dst = f"{at}/src", f"{at}/dst"
+    bushy(src, files=250)
+    met = 0
+    for _ in range(10):
+        started = start(make, 3, "dcp", "-p", "--patience", "2", src, dst, launch=["--enable-recovery"])
+        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
+            assert started.poll() is None
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.1))
+        for pid in ranks_of(started):
+            if rank(pid) in (1, 2):
+                os.kill(pid, signal.SIGKILL)
+        text, _ = started.communicate(timeout=60)
+        if "Walked" in text:
+            alike(src, dst, left=LEFT)
+            met += "rank 2 has said nothing for 2 seconds" in text
+        if met == 3:
+            return None
+        shutil.rmtree(dst, ignore_errors=True)
+        shutil.rmtree(f"{at}/state-home", ignore_errors=True)
+    raise AssertionError("no rank was ever killed before the end")
+
+
 def rank(pid):
     try:
         with open(f"/proc/{pid}/environ", "rb") as text:
@@ -692,7 +718,7 @@ def wait(event, seconds=20):
 
 TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
-         threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
+         threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole, a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
          a_source_that_changes, on_two_nodes,
          a_signal_ends_it_and_the_next_run_goes_on, what_can_not_work_is_refused, under_slurm]
 # The second MPI is asked what depends on it.
