@@ -50,6 +50,9 @@ struct Common {
     /// Give up a rank that says nothing for so many seconds: others do its work
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
+    /// Give what a file system doesn't answer for so many seconds to other ranks; after the third time it is an error
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    hang: u64,
 }
 
 #[derive(Args, Debug)]
@@ -204,7 +207,7 @@ impl Typed {
 }
 
 fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
-    let Common { progress, verbose, quiet, log, patience } = common;
+    let Common { progress, verbose, quiet, log, patience, hang } = common;
     Job {
         verb,
         roots,
@@ -221,6 +224,7 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
         progress: progress.filter(|every| *every > 0 && !quiet),
         resuming: false,
         patience: patience.max(1),
+        hang: hang.max(1),
         log,
     }
 }
@@ -367,8 +371,12 @@ mod tests {
         ] {
             assert_eq!(refused(words).as_deref(), Some(why), "{words:?}");
         }
-        assert!(refused(["dcp", "src/data", "other"]).is_some_and(|line| line.ends_with(same)), "it goes to where it is");
-        for words in [["sync", "src", "new"], ["sync", "src", "src2"], ["dcp", "link", "src/new"], ["check", "src/data", "src"]]
+        assert!(
+            refused(["dcp", "src/data", "other"]).is_some_and(|line| line.ends_with(same)),
+            "it goes to where it is"
+        );
+        for words in
+            [["sync", "src", "new"], ["sync", "src", "src2"], ["dcp", "link", "src/new"], ["check", "src/data", "src"]]
         {
             assert_eq!(refused(words), None, "{words:?}");
         }

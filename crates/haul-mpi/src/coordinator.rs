@@ -481,7 +481,11 @@ impl Coordinator {
             Work::Begin { root, item, .. } | Work::Publish { root, item, .. } => disturb(root, &item.key),
             Work::Piece { root, item, .. } => _ = self.disturbed_files.insert((root, item.key.clone()), item),
             // What it took away was gone before others had done the same, and attributes of directories are the same.
-            Work::Discard { .. } | Work::Finish { .. } | Work::Remove { .. } | Work::Delete { .. } | Work::Rmdir { .. } => {}
+            Work::Discard { .. }
+            | Work::Finish { .. }
+            | Work::Remove { .. }
+            | Work::Delete { .. }
+            | Work::Rmdir { .. } => {}
         }
     }
 
@@ -600,7 +604,7 @@ impl Coordinator {
             let work = self.pop(|this| &mut this.extra)?;
             let (Work::Remove { root, node, .. } | Work::Delete { root, node, .. }) = work else { return Some(work) };
             let Some(dir) = self.tree.doubted(node) else { return Some(self.open(work)) };
-            if !self.job.quiet && std::mem::replace(&mut self.spared, Some(node)) != Some(node) {
+            if !self.job.quiet && self.spared.replace(node) != Some(node) {
                 let top = String::from_utf8_lossy(&self.job.roots[usize::from(root)].dst).into_owned();
                 let dir = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&dir));
                 self.lines.push(format!("nothing was deleted in {dir}, in which names changed: the next run does"));

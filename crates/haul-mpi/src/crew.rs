@@ -47,8 +47,8 @@ impl Crew {
     }
 
     /// Leases that hang in a file system since the last look.
-    pub fn hung(&self, patience: Duration) -> Vec<(u64, bool)> {
-        self.shared.hung(self.threads.len(), patience)
+    pub fn hung(&self) -> Vec<(u64, bool)> {
+        self.shared.hung(self.threads.len())
     }
 
     /// Waits until what they have is done; false if one still hangs in a file system after so long.

@@ -299,7 +299,8 @@ impl Look<'_> {
             true => {
                 let Found { files, files_seen, bytes_seen, .. } = mem::take(&mut self.found);
                 if files_seen > 0 {
-                    self.shared.say(Said::Found(self.shared.lease, Found { files_seen, bytes_seen, ..Found::default() }));
+                    self.shared
+                        .say(Said::Found(self.shared.lease, Found { files_seen, bytes_seen, ..Found::default() }));
                 }
                 files
             }
@@ -411,10 +412,10 @@ mod tests {
         let all = |range: std::ops::Range<usize>| range.map(|n| Raw::from(format!("{n:04}"))).collect::<Vec<_>>();
         assert_eq!(names(&told[0].files), all(0..FILES));
         assert_eq!((names(&told[1].own), told[1].files.len()), (all(FILES..FILES + 5), 0));
-        assert_eq!(told.iter().map(|found| found.last.clone()).collect::<Vec<_>>(), [
-            Some(Raw::from(format!("{:04}", FILES - 1))),
-            Some(Raw::from("below/"))
-        ]);
+        assert_eq!(
+            told.iter().map(|found| found.last.clone()).collect::<Vec<_>>(),
+            [Some(Raw::from(format!("{:04}", FILES - 1))), Some(Raw::from("below/"))]
+        );
         assert_eq!((done.totals.files, done.finished, told.len()), (5, false, 2));
     }
 

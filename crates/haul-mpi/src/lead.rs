@@ -7,7 +7,7 @@ use crate::{
     journal::{self, Journal},
     node, overlap,
     rank::{BEAT, LONGEST, LOOP, SAID, SHORTEST, STOP},
-    shared::{HUNG, Shared},
+    shared::Shared,
     show,
     wire::{Arrived, Wire},
     work::{Job, Said, Told, Verb},
@@ -215,7 +215,7 @@ impl Lead {
             looked = Instant::now();
             if looked_at_own.elapsed() >= BEAT {
                 looked_at_own = Instant::now();
-                let hung = self.crew.as_ref().map(|crew| crew.hung(self.patience)).unwrap_or_default();
+                let hung = self.crew.as_ref().map(|crew| crew.hung()).unwrap_or_default();
                 self.hang(0, &hung);
             }
             wire.sent();
@@ -284,7 +284,7 @@ impl Lead {
         if hung.is_empty() {
             return;
         }
-        let secs = HUNG * self.patience.as_secs() as u32;
+        let secs = self.job.hang;
         let line = format!("warning: a file system has not answered rank {rank} for {secs} seconds: others try");
         error(self.job.verb, &line);
         self.state.hung(rank, hung);

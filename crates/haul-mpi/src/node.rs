@@ -193,7 +193,9 @@ pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
 }
 
 fn not_shared(dir: &str, host: &str) -> String {
-    format!("Refused to start: {dir} on {host} isn't the folder that the first node sees: it must be on a shared file system")
+    format!(
+        "Refused to start: {dir} on {host} isn't the folder that the first node sees: it must be on a shared file system"
+    )
 }
 
 /// What tells a source from others, on every node alike: its inode's number, and when that was made.

@@ -33,8 +33,11 @@ pub fn check(job: &Job) -> Result<(), String> {
     Ok(())
 }
 
-/// Where both are, as directories.
-fn places(src: &[u8], dst: &[u8], follow: bool) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+/// Source and destination, with a slash at their end.
+type Places = (Vec<u8>, Vec<u8>);
+
+/// Where both are.
+fn places(src: &[u8], dst: &[u8], follow: bool) -> Result<Vec<Places>, String> {
     let domain = |path, follow| {
         let store = open(path, follow).map_err(|e| e.message().to_owned())?;
         store.caps().domain.clone().ok_or_else(|| "has no place in a file system".to_owned())
@@ -44,7 +47,6 @@ fn places(src: &[u8], dst: &[u8], follow: bool) -> Result<Vec<(Vec<u8>, Vec<u8>)
     Ok(std::iter::once((&src.place, &dst.place)).chain(on_devices).map(|(a, b)| (as_dir(a), as_dir(b))).collect())
 }
 
-/// With a slash at its end.
 fn as_dir(place: &Arc<[u8]>) -> Vec<u8> {
     [place.strip_suffix(b"/").unwrap_or(place), b"/"].concat()
 }

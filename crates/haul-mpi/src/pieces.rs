@@ -126,14 +126,7 @@ pub async fn discard(shared: &Held, root: u16, key: &[u8], token: &[u8]) -> Done
 }
 
 /// Brings a range over. Where an earlier run did, looks whether it is there.
-pub async fn piece(
-    shared: &Held,
-    root: u16,
-    item: &Item,
-    token: &[u8],
-    range: Range<u64>,
-    crc: Option<u64>,
-) -> Done {
+pub async fn piece(shared: &Held, root: u16, item: &Item, token: &[u8], range: Range<u64>, crc: Option<u64>) -> Done {
     let result = match shared.job.verb {
         crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
         _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
@@ -398,7 +391,8 @@ mod tests {
         let item = Item::of(&entry, shared.sides[0].device, Task::Copy);
         assert_eq!((item.version(shared.sides[0].device), item.linked), (None, None));
         let held = Held::new(&shared, 1);
-        let Some(crate::work::Began::Anew(token) | crate::work::Began::Whole(token)) = begin(&held, 0, &item, None).await.began
+        let Some(crate::work::Began::Anew(token) | crate::work::Began::Whole(token)) =
+            begin(&held, 0, &item, None).await.began
         else {
             panic!("not begun");
         };

@@ -153,8 +153,11 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                 last_beat = Instant::now();
                 beats += 1;
                 sent_at.push_back((beats, last_beat));
-                let hung = crew.hung(patience);
-                wire.send(0, &Said::Beat { number: beats, moved: crew.shared.moved.load(Ordering::Relaxed), stop, hung });
+                let hung = crew.hung();
+                wire.send(
+                    0,
+                    &Said::Beat { number: beats, moved: crew.shared.moved.load(Ordering::Relaxed), stop, hung },
+                );
             }
         }
         idle = if busy { SHORTEST } else { (idle * 2).min(LONGEST) };

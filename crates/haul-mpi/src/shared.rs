@@ -18,9 +18,6 @@ use std::{
 
 /// Local disks.
 const LOCAL: StoreKind = haul_fs::KIND;
-/// A lease of which nothing moves for so many times the patience hangs in a file system. One step of it may take long: a directory of
-/// 60 million names is read for ten minutes before the first is told.
-pub const HUNG: u32 = 10;
 /// Between two looks at leases passes at most so much: a process that was suspended has waited for nothing.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -201,7 +198,8 @@ impl Shared {
 
     /// Leases of which nothing has moved for too long, told once each, and whether a thread has begun them. This rank doesn't go on
     /// with them. Those that wait count too where all `slots` threads hang.
-    pub fn hung(&self, slots: usize, patience: Duration) -> Vec<(u64, bool)> {
+    pub fn hung(&self, slots: usize) -> Vec<(u64, bool)> {
+        let too_long = Duration::from_secs(self.job.hang);
         let mut leases = self.leases();
         let passed = leases.looked.elapsed().min(LOOK);
         leases.looked = Instant::now();
@@ -210,12 +208,12 @@ impl Shared {
             let steps = held.pulse.steps.load(Ordering::Relaxed);
             held.silent = if steps == held.steps { held.silent + passed } else { Duration::ZERO };
             held.steps = steps;
-            hanging += usize::from(held.silent > HUNG * patience);
+            hanging += usize::from(held.silent > too_long);
         }
         let mut hung = Vec::new();
         for (number, held) in &leases.held {
             let begun = held.pulse.begun.load(Ordering::Relaxed);
-            let hangs = if begun { held.silent > HUNG * patience } else { hanging >= slots };
+            let hangs = if begun { held.silent > too_long } else { hanging >= slots };
             if hangs && !held.pulse.given_up.swap(true, Ordering::Release) {
                 hung.push((*number, begun));
             }
@@ -393,6 +391,7 @@ pub(crate) mod tests {
             progress: None,
             resuming: false,
             patience: 60,
+            hang: 600,
             log: None,
         }
     }
@@ -405,16 +404,17 @@ pub(crate) mod tests {
         (Arc::new(shared), said)
     }
 
-    async fn some() -> (tempfile::TempDir, Arc<Shared>) {
+    async fn some(hang: u64) -> (tempfile::TempDir, Arc<Shared>) {
         let temp = tempfile::tempdir().unwrap();
         std::fs::create_dir(temp.path().join("src")).unwrap();
-        let (shared, _) = rank(job(Verb::Dcp, &temp.path().join("src"), &temp.path().join("dst"))).await;
+        let (shared, _) =
+            rank(Job { hang, ..job(Verb::Dcp, &temp.path().join("src"), &temp.path().join("dst")) }).await;
         (temp, shared)
     }
 
     #[tokio::test]
     async fn a_rank_that_was_not_heard_has_lost_what_it_had() {
-        let (_temp, shared) = some().await;
+        let (_temp, shared) = some(600).await;
         let patience = Duration::from_secs(600);
         shared.trust(Instant::now(), patience);
         let before = Held::new(&shared, 1);
@@ -432,23 +432,22 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_lease_of_which_nothing_moves_hangs() {
-        let (_temp, shared) = some().await;
-        let patience = Duration::from_millis(3);
+        let (_temp, shared) = some(0).await;
         let leases: Vec<Held> = (1..=3).map(|number| Held::new(&shared, number)).collect();
         leases[0].begin();
         leases[1].begin();
         let look = |moves: &[usize]| {
             moves.iter().for_each(|at| leases[*at].pulse.step());
-            std::thread::sleep(HUNG * patience / 2);
-            let mut hung = shared.hung(2, patience);
+            std::thread::sleep(Duration::from_millis(1));
+            let mut hung = shared.hung(2);
             hung.sort_unstable();
             hung
         };
         assert_eq!(look(&[0, 1]), []);
-        assert_eq!([look(&[1]), look(&[1]), look(&[1])].concat(), [(1, true)], "told once");
+        assert_eq!([look(&[1]), look(&[1])].concat(), [(1, true)], "told once");
         assert!(!leases[0].is_trusted() && leases[1].is_trusted() && leases[2].is_trusted());
         // No thread is left for the one that waits.
-        assert_eq!([look(&[]), look(&[]), look(&[])].concat(), [(2, true), (3, false)]);
+        assert_eq!([look(&[]), look(&[])].concat(), [(2, true), (3, false)]);
         leases.into_iter().for_each(Held::end);
         assert!(shared.leases().held.is_empty());
     }

@@ -43,18 +43,28 @@ fn job(verb: Verb, delete: bool) -> Job {
         progress: None,
         resuming: false,
         patience: 1,
+        hang: 1,
         log: None,
     }
 }
 
 fn item(key: String, size: u64, ino: Option<u64>) -> Item {
     let linked = ino.map(|ino| Pin { ino, ctime: (0, 0) });
-    Item { key: Raw::from(key), kind: Kind::File, size, mtime: (0, 0), pin: linked, on_root: true, task: Task::Copy, linked }
+    Item {
+        key: Raw::from(key),
+        kind: Kind::File,
+        size,
+        mtime: (0, 0),
+        pin: linked,
+        on_root: true,
+        task: Task::Copy,
+        linked,
+    }
 }
 
 /// A step of what a rank does with a lease: it may be lost before each.
 enum Step {
-    Say(Said),
+    Say(Box<Said>),
     /// A file is there now.
     Copy(Raw),
 }
@@ -123,13 +133,13 @@ impl World {
             }
             if found.files.len() == FILES {
                 told = true;
-                steps.push(Step::Say(Said::Found(lease, std::mem::take(&mut found))));
+                steps.push(Step::Say(Box::new(Said::Found(lease, std::mem::take(&mut found)))));
             }
         }
         let own = std::mem::take(&mut found.files);
         if told || (Found { last: None, ..found.clone() }) != Found::default() {
             found.own = own.clone();
-            steps.push(Step::Say(Said::Found(lease, found)));
+            steps.push(Step::Say(Box::new(Said::Found(lease, found))));
         }
         // Its rank was stopped, or not heard, before the end of them.
         let undone = chance.below(5) == 0;
@@ -137,7 +147,7 @@ impl World {
         let failing = |item: &Item| self.failing && item.key.ends_with(b"f3");
         let problems = own[..done].iter().filter(|item| failing(item)).map(|_| f3()).collect();
         steps.extend(own[..done].iter().filter(|item| !failing(item)).map(|item| Step::Copy(item.key.clone())));
-        steps.push(Step::Say(Said::Done(lease, Done { undone, problems, ..Done::default() })));
+        steps.push(Step::Say(Box::new(Said::Done(lease, Done { undone, problems, ..Done::default() }))));
         steps
     }
 
@@ -219,7 +229,7 @@ impl World {
         }
         done.totals = Totals::default();
         said.push(Said::Done(lease, done));
-        said.into_iter().map(Step::Say).collect()
+        said.into_iter().map(|said| Step::Say(Box::new(said))).collect()
     }
 }
 
@@ -284,15 +294,15 @@ fn play(seed: u64, failing: bool) {
             let (rank, steps) = &mut under_way[one];
             match steps.pop_front() {
                 Some(Step::Say(said)) => {
-                    if let Said::Found(lease, Found { unsure: true, .. }) = &said
+                    if let Said::Found(lease, Found { unsure: true, .. }) = &*said
                         && let Some((_, Work::Dir { key, .. })) = holders.get(lease)
                     {
                         told_unsure.insert(key.to_vec());
                     }
-                    if let Said::Done(lease, _) = &said {
+                    if let Said::Done(lease, _) = &*said {
                         holders.remove(lease);
                     }
-                    state.take(*rank, said);
+                    state.take(*rank, *said);
                 }
                 Some(Step::Copy(key)) => _ = world.there.insert(key.to_vec()),
                 None => _ = under_way.swap_remove(one),
@@ -311,7 +321,9 @@ fn play(seed: u64, failing: bool) {
     assert_eq!(world.finished.len(), world.dirs.len(), "seed {seed}");
     // Who was given up and hasn't said what he began keeps it from us.
     for step in under_way.iter().chain(&silent).flat_map(|(_, steps)| steps) {
-        if let Step::Say(Said::Done(_, Done { began: Some(Began::Anew(token)), .. })) = step {
+        if let Step::Say(said) = step
+            && let Said::Done(_, Done { began: Some(Began::Anew(token)), .. }) = &**said
+        {
             world.partial.remove(token.as_slice());
         }
     }
@@ -326,7 +338,10 @@ fn play(seed: u64, failing: bool) {
                 assert!(gone(dir, "x") && gone(dir, "y/"), "seed {seed}: something is left in {dir:?}");
             }
             for dir in &told_unsure {
-                assert!(!gone(dir, "x") && !gone(dir, "y/"), "seed {seed}: deleted in {dir:?}, which wasn't seen whole");
+                assert!(
+                    !gone(dir, "x") && !gone(dir, "y/"),
+                    "seed {seed}: deleted in {dir:?}, which wasn't seen whole"
+                );
             }
         }
         _ => assert!(world.deleted.is_empty(), "seed {seed}: deleted after an error"),

@@ -66,6 +66,8 @@ pub struct Job {
     pub resuming: bool,
     /// Seconds after which a rank that says nothing is given up.
     pub patience: u64,
+    /// Seconds after which a lease of which nothing moves hangs in a file system.
+    pub hang: u64,
     /// Where each rank writes what it does, with `.RANK` behind it.
     pub log: Option<String>,
 }
@@ -163,7 +165,9 @@ impl Item {
     pub fn is_still(&self, now: &Entry) -> bool {
         let Some(Pin { ino, ctime }) = self.pin else { return true };
         let inode = now.version.as_ref().and_then(Inode::of);
-        inode.is_some_and(|now| (now.ino, pair(now.ctime), pair(now.mtime), now.size) == (ino, ctime, self.mtime, self.size))
+        inode.is_some_and(|now| {
+            (now.ino, pair(now.ctime), pair(now.mtime), now.size) == (ino, ctime, self.mtime, self.size)
+        })
     }
 }
 
