@@ -76,8 +76,8 @@ pub struct Coordinator {
     /// What may have got another time by a last step of such a lease: set right when all is copied.
     disturbed_dirs: BTreeSet<(u16, Raw)>,
     disturbed_files: BTreeMap<(u16, Raw), Item>,
-    /// How often a thread hung in a lease: tree and first name.
-    hung: HashMap<(u16, Raw), u8>,
+    /// How often a thread hung in a lease: tree, first name, and where a piece begins.
+    hung: HashMap<(u16, Raw, u64), u8>,
     /// Large files that ranks were to begin that were given up since: tree and key.
     begun_late: HashMap<u64, (u16, Raw)>,
     /// Leases of each rank.
@@ -501,7 +501,7 @@ impl Coordinator {
             self.push(Work::Files { root, node, items: vec![Item { task: Task::Attributes, linked: None, ..item }] });
         }
         for (root, key) in std::mem::take(&mut self.disturbed_dirs) {
-            if self.job.roots[usize::from(root)].one.is_none() {
+            if self.job.preserve && self.job.roots[usize::from(root)].one.is_none() {
                 let node = self.tree.virtual_node(root);
                 self.finish.push_back((root, node, key, false));
             }
@@ -646,15 +646,16 @@ impl Coordinator {
                 self.leases.insert(*lease, held);
                 continue;
             }
-            let name = held.work.name();
-            let times = self.hung.entry(name.clone()).or_insert(0);
+            let (root, name) = held.work.name();
+            let at = if let Work::Piece { offset, .. } = held.work { offset } else { 0 };
+            let times = self.hung.entry((root, name.clone(), at)).or_insert(0);
             *times += u8::from(*begun);
             let failed = *times >= HANG_AT_MOST;
             self.late(*lease, &held, true);
             match failed {
                 true => {
-                    let top = String::from_utf8_lossy(&self.job.roots[usize::from(name.0)].src).into_owned();
-                    let path = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&name.1));
+                    let top = String::from_utf8_lossy(&self.job.roots[usize::from(root)].src).into_owned();
+                    let path = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&name));
                     let line = format!("{path}: was given up, since a file system did not answer {HANG_AT_MOST} times");
                     let failed = match &held.work {
                         Work::Files { items, .. } => (0..items.len() as u32).collect(),

@@ -107,6 +107,10 @@ impl Look<'_> {
         };
         let mut join = Join::new();
         loop {
+            if !self.shared.is_trusted() {
+                self.done.undone = true;
+                return;
+            }
             while let Some(side) = join.starved() {
                 let listing = match side {
                     Side::Src => &mut src,
@@ -293,6 +297,9 @@ impl Look<'_> {
 
     /// The last files are dealt with here; where they are all, so is the directory.
     async fn end(mut self, key: &Key) -> Done {
+        if self.done.undone {
+            return self.done;
+        }
         let alone = self.names_of(&self.found) == 0 && !self.told;
         let files = match alone {
             // Who takes over looks at all of it.

@@ -113,8 +113,12 @@ async fn send(shared: &Held, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<
             std::thread::sleep(TRUST);
         }
     });
+    let count = items.len();
+    let given = || (0..count).map(|_| Err(Error::new(ErrorKind::Cancelled, "copy", "was given to others"))).collect();
+    if shared.check().is_err() {
+        return given();
+    }
     let batch = CopyBatch { from: sides.place(), items, links: shared.links() };
-    let count = batch.items.len();
     let trusted = async {
         while shared.is_trusted() {
             tokio::time::sleep(TRUST).await;
@@ -132,7 +136,7 @@ async fn send(shared: &Held, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<
     }
     // The file that is under way may still appear: not after it is said that this lease is left.
     tokio::time::sleep(LEFT).await;
-    (0..count).map(|_| Err(Error::new(ErrorKind::Cancelled, "copy", "was given to others"))).collect()
+    given()
 }
 
 fn count(item: &Item, done: &mut Done) {

@@ -403,6 +403,22 @@ fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
 }
 
 #[test]
+fn pieces_that_hang_on_one_node_are_not_the_end_of_a_file() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 8, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
+    state.take(0, Said::Found(look, found));
+    let (begin, _) = state.next(0).unwrap();
+    let began = Some(Began::Anew(Raw::from("hidden")));
+    state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
+    let pieces: Vec<(u64, bool)> = (0..5).map(|_| (state.next(1).unwrap().0, true)).collect();
+    state.hung(1, &pieces);
+    assert_eq!((state.errors, state.held(1)), (0, 5));
+    let again: Vec<Work> = (0..5).map(|_| state.next(2).unwrap().1).collect();
+    assert!(again.iter().all(|work| matches!(work, Work::Piece { .. })));
+}
+
+#[test]
 fn what_a_late_step_may_have_moved_is_set_right_at_the_end() {
     let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new());
     let (look, _) = state.next(0).unwrap();
