@@ -14,7 +14,10 @@ use anyhow::Result;
 use haul::Cancel;
 use haul_remotes::config::{Config, Password};
 use haul_terminal::Screen;
-use std::{ffi::OsString, path::Path, sync::Arc};
+use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
+
+/// How long the end of haul waits for a token that is being renewed.
+const TOKENS: Duration = Duration::from_secs(5);
 
 /// Runs haul and gives its exit code.
 pub fn main(argv: Vec<OsString>) -> u8 {
@@ -62,6 +65,8 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
         signals::listen(context.asked_to_stop.clone(), cli.command.finishes_itself());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;
         context.keep_hashes();
+        // A token that is being renewed is lost for good if it isn't written down: the one before it is worth nothing any more.
+        context.session.tokens_are_kept(TOKENS).await;
         let code = finish(&context, outcome).unwrap_or_else(|error| {
             tell(screen, &error::verdict_with(&error, remote_without_colon(&context).as_deref()))
         });

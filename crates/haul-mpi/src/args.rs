@@ -3,6 +3,7 @@
 use crate::work::{Job, Raw, Root, Verb};
 use clap::{Args, Parser, Subcommand};
 use std::{
+    collections::HashMap,
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Component, Path, PathBuf},
@@ -49,6 +50,9 @@ struct Common {
     /// Give up a rank that says nothing for so many seconds: others do its work
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
+    /// Give what a file system doesn't answer for so many seconds to other ranks; after the third time it is an error
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    hang: u64,
 }
 
 #[derive(Args, Debug)]
@@ -203,7 +207,7 @@ impl Typed {
 }
 
 fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
-    let Common { progress, verbose, quiet, log, patience } = common;
+    let Common { progress, verbose, quiet, log, patience, hang } = common;
     Job {
         verb,
         roots,
@@ -220,6 +224,7 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
         progress: progress.filter(|every| *every > 0 && !quiet),
         resuming: false,
         patience: patience.max(1),
+        hang: hang.max(1),
         log,
     }
 }
@@ -237,6 +242,7 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
     if sources.len() > 1 && !into {
         return Err(format!("{}: several sources need a directory that is there", dest.display()));
     }
+    let mut targets = HashMap::new();
     sources
         .iter()
         .map(|source| {
@@ -246,6 +252,10 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
                 None => (source.clone(), OsString::new()),
             };
             let to = if into { dest.join(&name) } else { dest.clone() };
+            if let Some(other) = targets.insert(to.clone(), source.clone()) {
+                let (other, source, to) = (other.display(), source.display(), to.display());
+                return Err(format!("Refused to copy both {other} and {source} to {to}"));
+            }
             pair(&source, (&above, &name), &to, follow)
         })
         .collect()
@@ -263,16 +273,12 @@ fn beside(src: &OsStr, dst: &OsStr, follow: bool) -> Result<Root, String> {
 
 fn pair(src: &Path, (above, name): (&Path, &OsStr), dst: &Path, follow: bool) -> Result<Root, String> {
     if is_dir(src, follow || src.as_os_str().as_bytes().ends_with(b"/")) {
-        if dst.starts_with(src) {
-            let why = if dst == src { "they are the same directory" } else { "it is in the source" };
-            return Err(format!("Refused to copy {} to {}: {why}", src.display(), dst.display()));
-        }
         return Ok(Root { src: raw(src), dst: raw(dst), one: None });
     }
     if src.symlink_metadata().is_err() {
         return Err(format!("{}: no such file or directory", src.display()));
     }
-    if src == dst {
+    if is_one_file(src, dst, follow) {
         return Err(format!("Refused to copy {} to itself", src.display()));
     }
     let (to, to_name) = split(dst)?;
@@ -305,6 +311,16 @@ fn is_dir(path: &Path, follow: bool) -> bool {
     st.is_ok_and(|st| st.is_dir())
 }
 
+/// Under two names, too.
+fn is_one_file(a: &Path, b: &Path, follow: bool) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = |path: &Path| {
+        let st = if follow { path.metadata() } else { path.symlink_metadata() };
+        st.ok().map(|st| (st.dev(), st.ino()))
+    };
+    a == b || inode(a).is_some_and(|a| inode(b) == Some(a))
+}
+
 /// The path from the root, without dots and slashes at its end.
 fn absolute(path: &OsStr) -> Result<PathBuf, String> {
     let whole = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -325,6 +341,46 @@ fn absolute(path: &OsStr) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    fn what_would_eat_itself_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        let at = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+        std::fs::create_dir_all(dir.join("src/data")).unwrap();
+        std::os::unix::fs::symlink("src/data", dir.join("link")).unwrap();
+        std::os::unix::fs::symlink("src", dir.join("other")).unwrap();
+        let refused = |words: [&str; 3]| {
+            let [verb, src, dst] = words;
+            let (src, dst) = (at(src), at(dst));
+            let line = typed(&[verb, &src, &dst]).and_then(|job| crate::overlap::check(&job)).err()?;
+            Some(line.strip_prefix(&format!("Refused to copy {src} to {dst}: ")).unwrap_or(&line).to_owned())
+        };
+        let (same, inside, around) = ("they are the same directory", "it is in the source", "the source is in it");
+        for (words, why) in [
+            (["sync", "src", "src"], same),
+            (["sync", "src", "other"], same),
+            (["sync", "src", "src/new"], inside),
+            (["dcp", "src", "src/new"], inside),
+            (["dcp", "src", "link/new"], inside),
+            (["sync", "src", "link"], inside),
+            (["sync", "src/data", "src"], around),
+            (["sync", "src/data", "other"], around),
+            (["check", "src", "other"], same),
+        ] {
+            assert_eq!(refused(words).as_deref(), Some(why), "{words:?}");
+        }
+        assert!(
+            refused(["dcp", "src/data", "other"]).is_some_and(|line| line.ends_with(same)),
+            "it goes to where it is"
+        );
+        for words in
+            [["sync", "src", "new"], ["sync", "src", "src2"], ["dcp", "link", "src/new"], ["check", "src/data", "src"]]
+        {
+            assert_eq!(refused(words), None, "{words:?}");
+        }
+    }
 
     fn typed(words: &[&str]) -> Result<Job, String> {
         Typed::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string())?.job()
@@ -349,9 +405,16 @@ mod tests {
         assert_eq!(roots(&["sync", &at("src"), &at("dst")]), [("src".into(), "dst".into())]);
         let job = typed(&["dcp", &at("f"), &at("dst")]).unwrap();
         assert_eq!(job.roots[0].one, Some((Raw::from("f"), Raw::from("f"))));
+        std::fs::create_dir(dir.join("other")).unwrap();
+        std::fs::write(dir.join("other/f"), "y").unwrap();
         assert_eq!(
-            typed(&["sync", &at("src"), &at("src/new")]).unwrap_err(),
-            format!("Refused to copy {} to {}: it is in the source", at("src"), at("src/new"))
+            typed(&["dcp", &at("f"), &at("other/f"), &at("dst")]).unwrap_err(),
+            format!("Refused to copy both {} and {} to {}", at("f"), at("other/f"), at("dst/f"))
+        );
+        std::fs::hard_link(dir.join("f"), dir.join("same")).unwrap();
+        assert_eq!(
+            typed(&["dcp", &at("f"), &at("same")]).unwrap_err(),
+            format!("Refused to copy {} to itself", at("f"))
         );
         assert_eq!(
             typed(&["dcp", &at("src"), &at("f"), &at("new")]).unwrap_err(),

@@ -12,7 +12,7 @@ use crate::{
     work::{Began, Done, Found, Item, Job, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -20,11 +20,25 @@ use std::{
 const FINISHED_AT_ONCE: usize = 64;
 /// Names of one lease that links them, or deletes them.
 const NAMES_AT_ONCE: usize = 256;
+/// So many threads may hang in a file system for one lease; then it has failed.
+const HANG_AT_MOST: u8 = 3;
 
 /// A lease that somebody has.
 struct Lease {
     rank: usize,
     work: Work,
+    /// Files of a directory that its rank deals with itself.
+    own: Vec<Item>,
+}
+
+/// A lease that was given to others, while its rank may still do a last step of it.
+struct Late {
+    rank: usize,
+    work: Work,
+    /// A thread of its rank hangs in it.
+    hangs: bool,
+    /// Its rank is heard, and will say when it has left it.
+    awaited: bool,
 }
 
 /// What the journal is to know.
@@ -47,6 +61,8 @@ pub struct Coordinator {
     /// What the destination alone has; waits until all is copied.
     extra: Stack,
     deleting: bool,
+    /// The last directory of which it was said that nothing is deleted in it.
+    spared: Option<u32>,
     links: Links,
     to_link: VecDeque<(u16, u32, Raw, Item)>,
     finish: VecDeque<(u16, u32, Raw, bool)>,
@@ -55,6 +71,13 @@ pub struct Coordinator {
     /// What is given again: somebody was lost, or was stopped.
     again: VecDeque<Work>,
     leases: HashMap<u64, Lease>,
+    /// Leases that were given up.
+    late: HashMap<u64, Late>,
+    /// What may have got another time by a last step of such a lease: set right when all is copied.
+    disturbed_dirs: BTreeSet<(u16, Raw)>,
+    disturbed_files: BTreeMap<(u16, Raw), Item>,
+    /// How often a thread hung in a lease: tree, first name, and where a piece begins.
+    hung: HashMap<(u16, Raw, u64), u8>,
     /// Large files that ranks were to begin that were given up since: tree and key.
     begun_late: HashMap<u64, (u16, Raw)>,
     /// Leases of each rank.
@@ -92,6 +115,7 @@ impl Coordinator {
             files: Stack::default(),
             extra: Stack::default(),
             deleting: false,
+            spared: None,
             links: Links::default(),
             to_link: VecDeque::new(),
             finish: VecDeque::new(),
@@ -99,6 +123,10 @@ impl Coordinator {
             larges: Larges::new(left, job.verb == Verb::Check),
             again: VecDeque::new(),
             leases: HashMap::new(),
+            late: HashMap::new(),
+            disturbed_dirs: BTreeSet::new(),
+            disturbed_files: BTreeMap::new(),
+            hung: HashMap::new(),
             begun_late: HashMap::new(),
             held: HashMap::new(),
             next: 0,
@@ -150,7 +178,11 @@ impl Coordinator {
     }
 
     fn is_idle(&self) -> bool {
-        self.extra.is_empty() && self.is_copied()
+        self.extra.is_empty()
+            && self.is_copied()
+            && self.disturbed_dirs.is_empty()
+            && self.disturbed_files.is_empty()
+            && !self.late.values().any(|late| late.awaited)
     }
 
     /// Nothing of what is to be copied is left.
@@ -173,11 +205,14 @@ impl Coordinator {
     /// Takes in what a rank said of a lease. What isn't its lease any more is passed over: it was given to another.
     pub fn take(&mut self, rank: usize, said: Said) {
         match said {
-            Said::Found(lease, found) => {
+            Said::Found(lease, mut found) => {
                 let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
                 let (root, node) = match &mut held.work {
                     Work::Dir { root, node, after, .. } => {
-                        *after = Some(found.last.clone());
+                        if let Some(last) = &found.last {
+                            *after = Some(last.clone());
+                            held.own = std::mem::take(&mut found.own);
+                        }
                         (*root, *node)
                     }
                     Work::Remove { root, node, .. } => (*root, *node),
@@ -195,6 +230,7 @@ impl Coordinator {
             }
             Said::Done(lease, done) => {
                 let Some(held) = self.leases.remove(&lease) else {
+                    self.left(rank, lease);
                     if let (Some((root, key)), Some(Began::Anew(token) | Began::Whole(token))) =
                         (self.begun_late.remove(&lease), done.began)
                     {
@@ -207,7 +243,10 @@ impl Coordinator {
                     return;
                 }
                 *self.held.entry(rank).or_insert(1) -= 1;
-                self.done(rank, held.work, done);
+                match done.undone {
+                    true => self.give_again(held),
+                    false => self.done(rank, held.work, done),
+                }
             }
             _ => {}
         }
@@ -217,6 +256,11 @@ impl Coordinator {
     fn found(&mut self, root: u16, node: u32, found: Found) {
         self.seen.0 += found.files_seen;
         self.seen.1 += found.bytes_seen;
+        self.totals += found.totals;
+        self.show(found.problems, found.lines);
+        if found.unsure {
+            self.tree.doubt(node);
+        }
         for (key, fresh) in found.dirs {
             self.tree.wait(node);
             let work = match self.tree.is_going(node) {
@@ -266,6 +310,16 @@ impl Coordinator {
         }
     }
 
+    fn show(&mut self, problems: Vec<Problem>, lines: Vec<String>) {
+        for problem in &problems {
+            self.errors += 1;
+            self.vanished += u64::from(problem.vanished);
+            self.full |= problem.full;
+        }
+        self.problems.extend(problems);
+        self.lines.extend(lines);
+    }
+
     fn push(&mut self, work: Work) {
         let stack = match work {
             Work::Files { .. } => &mut self.files,
@@ -279,22 +333,13 @@ impl Coordinator {
     }
 
     fn done(&mut self, rank: usize, work: Work, done: Done) {
-        if done.undone {
-            return self.give_again(work);
-        }
         self.totals += match &work {
             // A file that differs is counted once, and parts of a piece were counted before.
             Work::Piece { len, .. } => Totals { differ: 0, bytes: done.totals.bytes.min(*len), ..done.totals },
             _ => done.totals,
         };
-        self.lines.extend(done.lines);
-        for problem in &done.problems {
-            self.errors += 1;
-            self.vanished += u64::from(problem.vanished);
-            self.full |= problem.full;
-        }
         let failed = !done.problems.is_empty();
-        self.problems.extend(done.problems);
+        self.show(done.problems, done.lines);
         match work {
             Work::Dir { node, .. } | Work::Remove { node, .. } => {
                 if done.finished {
@@ -415,10 +460,63 @@ impl Coordinator {
         }
     }
 
+    /// A rank left a lease that others were given.
+    fn left(&mut self, rank: usize, lease: u64) {
+        let Some(late) = self.late.remove(&lease) else { return };
+        if late.hangs {
+            let held = self.held.entry(rank).or_insert(1);
+            *held = held.saturating_sub(1);
+        }
+        if !matches!(self.job.verb, Verb::Dcp | Verb::Sync) || self.job.dry_run {
+            return;
+        }
+        let mut disturb = |root, key: &[u8]| _ = self.disturbed_dirs.insert((root, Raw::from(above(key))));
+        match late.work {
+            Work::Dir { root, key, .. } => {
+                disturb(root, &key);
+                self.disturbed_dirs.insert((root, key));
+            }
+            Work::Files { root, items, .. } => items.iter().for_each(|item| disturb(root, &item.key)),
+            Work::Links { root, names } => names.iter().for_each(|(_, _, item)| disturb(root, &item.key)),
+            Work::Begin { root, item, .. } | Work::Publish { root, item, .. } => disturb(root, &item.key),
+            Work::Piece { root, item, .. } => _ = self.disturbed_files.insert((root, item.key.clone()), item),
+            // What it took away was gone before others had done the same, and attributes of directories are the same.
+            Work::Discard { .. }
+            | Work::Finish { .. }
+            | Work::Remove { .. }
+            | Work::Delete { .. }
+            | Work::Rmdir { .. } => {}
+        }
+    }
+
+    /// Times that late steps have moved are set right, when all else is done.
+    fn set_right(&mut self) {
+        if self.errors > 0 {
+            // The next run does.
+            (self.disturbed_dirs, self.disturbed_files) = Default::default();
+        }
+        for ((root, key), item) in std::mem::take(&mut self.disturbed_files) {
+            self.disturbed_dirs.insert((root, Raw::from(above(&key))));
+            let node = self.tree.virtual_node(root);
+            self.push(Work::Files { root, node, items: vec![Item { task: Task::Attributes, linked: None, ..item }] });
+        }
+        for (root, key) in std::mem::take(&mut self.disturbed_dirs) {
+            if self.job.preserve && self.job.roots[usize::from(root)].one.is_none() {
+                let node = self.tree.virtual_node(root);
+                self.finish.push_back((root, node, key, false));
+            }
+        }
+    }
+
     /// After everything that changes: deletions begin when all is copied, and only if nothing went wrong.
     fn go_on(&mut self) {
         if self.leases.is_empty() && self.errors == 0 && self.is_copied() {
             self.larges.discard_left();
+        }
+        // After deletions, for which directories wait.
+        let done = self.leases.is_empty() && self.extra.is_empty() && self.is_copied();
+        if done && !self.late.values().any(|late| late.awaited) {
+            self.set_right();
         }
         if self.deleting || self.extra.is_empty() || !self.leases.is_empty() || !self.is_copied() {
             return;
@@ -452,7 +550,7 @@ impl Coordinator {
         let work = self.choose(rank)?;
         let lease = self.next;
         self.next += 1;
-        self.leases.insert(lease, Lease { rank, work: work.clone() });
+        self.leases.insert(lease, Lease { rank, work: work.clone(), own: Vec::new() });
         *self.held.entry(rank).or_insert(0) += 1;
         Some((lease, work))
     }
@@ -495,8 +593,23 @@ impl Coordinator {
             return Some(self.open(work));
         }
         match self.deleting {
-            true => self.pop(|this| &mut this.extra).map(|work| self.open(work)),
+            true => self.next_extra(),
             false => None,
+        }
+    }
+
+    /// Nothing goes from a directory that was listed with a doubt.
+    fn next_extra(&mut self) -> Option<Work> {
+        loop {
+            let work = self.pop(|this| &mut this.extra)?;
+            let (Work::Remove { root, node, .. } | Work::Delete { root, node, .. }) = work else { return Some(work) };
+            let Some(dir) = self.tree.doubted(node) else { return Some(self.open(work)) };
+            if !self.job.quiet && self.spared.replace(node) != Some(node) {
+                let top = String::from_utf8_lossy(&self.job.roots[usize::from(root)].dst).into_owned();
+                let dir = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&dir));
+                self.lines.push(format!("nothing was deleted in {dir}, in which names changed: the next run does"));
+            }
+            self.complete(node);
         }
     }
 
@@ -525,26 +638,88 @@ impl Coordinator {
         }
     }
 
+    /// Leases of a rank that hang in a file system, and whether it has begun them: they are given to others.
+    pub fn hung(&mut self, rank: usize, leases: &[(u64, bool)]) {
+        for (lease, begun) in leases {
+            let Some(held) = self.leases.remove(lease) else { continue };
+            if held.rank != rank {
+                self.leases.insert(*lease, held);
+                continue;
+            }
+            let (root, name) = held.work.name();
+            let at = if let Work::Piece { offset, .. } = held.work { offset } else { 0 };
+            let times = self.hung.entry((root, name.clone(), at)).or_insert(0);
+            *times += u8::from(*begun);
+            let failed = *times >= HANG_AT_MOST;
+            self.late(*lease, &held, true);
+            match failed {
+                true => {
+                    let top = String::from_utf8_lossy(&self.job.roots[usize::from(root)].src).into_owned();
+                    let path = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&name));
+                    let line = format!("{path}: was given up, since a file system did not answer {HANG_AT_MOST} times");
+                    let failed = match &held.work {
+                        Work::Files { items, .. } => (0..items.len() as u32).collect(),
+                        _ => Vec::new(),
+                    };
+                    let problems = vec![Problem { line, full: false, vanished: false }];
+                    self.done(rank, held.work, Done { problems, failed, ..Done::default() });
+                }
+                false => self.give_again(held),
+            }
+        }
+        self.go_on();
+    }
+
+    fn late(&mut self, lease: u64, held: &Lease, hangs: bool) {
+        if let Work::Begin { root, item, .. } = &held.work {
+            self.begun_late.insert(lease, (*root, item.key.clone()));
+        }
+        self.late.insert(lease, Late { rank: held.rank, work: held.work.clone(), hangs, awaited: false });
+    }
+
+    /// A rank that was lost is heard again: it leaves what it had, and says so.
+    pub fn back(&mut self, rank: usize) {
+        for late in self.late.values_mut().filter(|late| late.rank == rank && !late.hangs) {
+            late.awaited = true;
+        }
+    }
+
     /// Nobody knows what became of a rank: what it had is given to others.
     pub fn lost(&mut self, rank: usize) {
+        for late in self.late.values_mut().filter(|late| late.rank == rank) {
+            late.awaited = false;
+        }
         let lost: Vec<u64> = self.leases.iter().filter(|(_, held)| held.rank == rank).map(|(id, _)| *id).collect();
         for lease in lost {
             if let Some(held) = self.leases.remove(&lease) {
-                if let Work::Begin { root, item, .. } = &held.work {
-                    self.begun_late.insert(lease, (*root, item.key.clone()));
-                }
-                self.give_again(held.work);
+                self.late(lease, &held, false);
+                self.give_again(held);
             }
         }
-        self.held.remove(&rank);
+        // Its threads that hang can't do anything else when it comes back.
+        let hanging = self.late.values().filter(|late| late.rank == rank && late.hangs).count();
+        self.held.insert(rank, hanging);
     }
 
-    fn give_again(&mut self, work: Work) {
-        match work {
+    fn give_again(&mut self, held: Lease) {
+        // What it told of before is told, but nobody has seen to its own files.
+        if let Work::Dir { root, node, .. } = held.work
+            && !held.own.is_empty()
+        {
+            self.tree.wait(node);
+            self.push(Work::Files { root, node, items: held.own });
+        }
+        match held.work {
             Work::Piece { id, offset, len, crc, .. } => self.larges.again(id, (offset, len, crc)),
             work => self.again.push_back(work),
         }
     }
+}
+
+/// The directory that a key is in.
+fn above(key: &[u8]) -> &[u8] {
+    let name = key.strip_suffix(b"/").unwrap_or(key);
+    &name[..name.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)]
 }
 
 /// Adds work; what is wrong if that fails.

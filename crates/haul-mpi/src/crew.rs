@@ -1,8 +1,10 @@
 //! A rank's hands: threads that do leases, one at a time each, through the stores.
 
 use crate::{
-    dirs, files, pieces, remove,
-    shared::Shared,
+    dirs, files, pieces,
+    rank::LONGEST,
+    remove,
+    shared::{Held, Shared},
     work::{Done, Raw, Said, Work},
 };
 use haul_core::Key;
@@ -12,13 +14,14 @@ use std::{
         mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
 /// Threads that wait for leases.
 pub struct Crew {
     /// What they share.
     pub shared: Arc<Shared>,
-    work: Option<Sender<(u64, Work)>>,
+    work: Option<Sender<(Held, Work)>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -39,42 +42,52 @@ impl Crew {
     /// Gives them a lease.
     pub fn give(&self, lease: u64, work: Work) {
         if let Some(to) = &self.work {
-            let _ = to.send((lease, work));
+            let _ = to.send((Held::new(&self.shared, lease), work));
         }
     }
 
-    /// Waits until what they have is done.
-    pub fn end(mut self) {
+    /// Leases that hang in a file system since the last look.
+    pub fn hung(&self) -> Vec<(u64, bool)> {
+        self.shared.hung(self.threads.len())
+    }
+
+    /// Waits until what they have is done; false if one still hangs in a file system after so long.
+    pub fn end(mut self, patience: Duration) -> bool {
         self.work = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        let until = Instant::now() + patience;
+        while Instant::now() < until && !self.threads.iter().all(JoinHandle::is_finished) {
+            std::thread::sleep(LONGEST);
         }
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 }
 
-fn hand(shared: &Arc<Shared>, waiting: &Mutex<Receiver<(u64, Work)>>, runtime: &tokio::runtime::Handle) {
+fn hand(shared: &Arc<Shared>, waiting: &Mutex<Receiver<(Held, Work)>>, runtime: &tokio::runtime::Handle) {
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((lease, work)) = next else { return };
-        let done = match shared.may_go_on() {
+        let Ok((held, work)) = next else { return };
+        held.begin();
+        let done = match held.may_go_on() {
             false => Done { undone: true, ..Done::default() },
-            true => runtime.block_on(one(shared, lease, work)),
+            true => runtime.block_on(one(&held, work)),
         };
+        let lease = held.lease;
+        held.end();
         shared.say(Said::Done(lease, done));
     }
 }
 
-async fn one(shared: &Arc<Shared>, lease: u64, work: Work) -> Done {
+async fn one(shared: &Held, work: Work) -> Done {
     match work {
         Work::Dir { root, key, fresh, after, .. } => {
             let after = after.map(|after| Key::new(&after));
-            dirs::look(shared, lease, root, &Key::new(&key), fresh, after).await
+            dirs::look(shared, root, &Key::new(&key), fresh, after).await
         }
         Work::Files { root, items, .. } => files::deal(shared, root, &items).await,
         Work::Links { root, names } => files::link(shared, root, &names).await,
         Work::Begin { root, item, left, .. } => pieces::begin(shared, root, &item, left).await,
         Work::Piece { root, item, token, offset, len, crc, .. } => {
-            pieces::piece(shared, (lease, root), &item, &token, offset..offset + len, crc).await
+            pieces::piece(shared, root, &item, &token, offset..offset + len, crc).await
         }
         Work::Publish { root, item, token, .. } => pieces::publish(shared, root, &item, &token).await,
         Work::Discard { root, key, token, .. } => pieces::discard(shared, root, &key, &token).await,
@@ -83,7 +96,7 @@ async fn one(shared: &Arc<Shared>, lease: u64, work: Work) -> Done {
                 dirs.into_iter().map(|(r, _, key, new)| (r, Key::new(&key), new)).collect();
             dirs::finish(shared, &dirs).await
         }
-        Work::Remove { root, key, .. } => remove::look(shared, lease, root, &Key::new(&key)).await,
+        Work::Remove { root, key, .. } => remove::look(shared, root, &Key::new(&key)).await,
         Work::Delete { root, keys, .. } => remove::delete(shared, root, &keys).await,
         Work::Rmdir { dirs } => {
             let mut done = Done::default();
@@ -92,6 +105,7 @@ async fn one(shared: &Arc<Shared>, lease: u64, work: Work) -> Done {
                 done.totals += more.totals;
                 done.problems.extend(more.problems);
                 done.lines.extend(more.lines);
+                done.undone |= more.undone;
             }
             done
         }

@@ -4,7 +4,7 @@
 use crate::{
     files,
     large::LARGE,
-    shared::{Shared, Sides},
+    shared::{Held, Sides},
     work::{Done, Found, Item, Raw, Said, Task, Verb},
 };
 use futures::{StreamExt as _, stream::BoxStream};
@@ -14,49 +14,38 @@ use haul_core::{
     listing::Side,
 };
 use haul_store::{AttributesBatch, AttributesItem, ListRequest};
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, mem};
 
 /// Files and bytes of one lease: some milliseconds' work, and few enough that a directory of a million is shared by all.
 const FILES: usize = 256;
 const BYTES: u64 = 64 << 20;
-/// Directories, or names that go, that are told of at once.
+/// Directories, names that go, or lines that are told of at once.
 const NAMES: usize = 1024;
 
 /// One look, gathered.
 struct Look<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Held,
     sides: &'a Sides,
-    lease: u64,
     root: u16,
     fresh: bool,
     found: Found,
     bytes: u64,
     /// Something was told already, so that others work here too.
     told: bool,
-    extra: HashSet<Vec<u8>>,
     done: Done,
-    whole: bool,
 }
 
 /// Looks at a directory.
-pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
+pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
     let sides = &shared.sides[usize::from(root)];
     let (done, found) = (Done::default(), Found::default());
-    let mut look = Look {
-        shared,
-        sides,
-        lease,
-        root,
-        fresh,
-        found,
-        bytes: 0,
-        told: after.is_some(),
-        extra: HashSet::new(),
-        done,
-        whole: true,
-    };
+    let fresh = fresh || (key.is_root() && shared.job.dry_run && is_missing(sides).await);
+    let told = after.is_some();
+    let mut look = Look { shared, sides, root, fresh, found, bytes: 0, told, done };
     if sides.one.is_some() {
-        look.one().await;
+        if !told {
+            look.one().await;
+        }
         return look.end(key).await;
     }
     if let Err(error) = look.make(key).await {
@@ -65,6 +54,22 @@ pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key, fresh:
     }
     look.walk(key, after).await;
     look.end(key).await
+}
+
+/// Nobody makes the destination's folder where nothing is changed.
+async fn is_missing(sides: &Sides) -> bool {
+    let there = sides.dst.stat(&Key::new("")).await;
+    there.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound))
+}
+
+/// Special files are the same if they are of one type and, if devices, of one number.
+fn is_one_special(src: &Entry, dst: &Entry) -> bool {
+    /// The type among the bits of a mode.
+    const TYPE: u32 = 0o170_000;
+    match (&src.posix, &dst.posix) {
+        (Some(src), Some(dst)) => (src.mode & TYPE, src.rdev) == (dst.mode & TYPE, dst.rdev),
+        _ => false,
+    }
 }
 
 impl Look<'_> {
@@ -102,20 +107,24 @@ impl Look<'_> {
         };
         let mut join = Join::new();
         loop {
+            if !self.shared.is_trusted() {
+                self.done.undone = true;
+                return;
+            }
             while let Some(side) = join.starved() {
                 let listing = match side {
                     Side::Src => &mut src,
                     Side::Dst => &mut dst,
                 };
-                match listing.next().await {
+                let next = listing.next().await;
+                self.shared.pulse.step();
+                match next {
                     None => join.stop(side),
                     Some(listed) => {
                         if let Listed::Failed { error, .. } = &listed {
-                            self.whole = false;
                             self.done.problems.push(self.shared.problem(self.root, key.as_bytes(), error));
                         }
-                        // It may have another name now, which the listing passed by already: nothing is proved to be missing.
-                        self.whole &= !matches!(listed, Listed::Vanished(_));
+                        self.found.unsure |= matches!(listed, Listed::Vanished(_));
                         if let Err(error) = join.push(side, listed) {
                             let line = format!("{}: {error}", self.shared.path(self.root, key.as_bytes()));
                             self.done.problems.push(crate::work::Problem { line, full: false, vanished: false });
@@ -154,11 +163,12 @@ impl Look<'_> {
     }
 
     fn names(&self) -> usize {
-        self.found.dirs.len() + self.found.linked.len() + self.found.large.len() + self.found.extra.len()
+        let shown = self.done.lines.len() + self.done.problems.len();
+        self.names_of(&self.found) + shown
     }
 
     fn pair(&mut self, src: Entry, dst: Option<Entry>) {
-        self.found.last = Raw::from(src.key.as_bytes());
+        self.found.last = Some(Raw::from(src.key.as_bytes()));
         if src.is_dir() {
             self.in_check(dst.is_none(), &src.key);
             if self.shared.job.verb != Verb::Check || dst.is_some() {
@@ -212,6 +222,7 @@ impl Look<'_> {
             _ => false,
         };
         let alike = src.kind == dst.kind && src.size == dst.size;
+        let alike = alike && (src.kind != Kind::Special || is_one_special(src, dst));
         if job.verb == Verb::Check {
             let same = alike && (job.contents || close);
             if !same {
@@ -255,16 +266,13 @@ impl Look<'_> {
     }
 
     fn extra(&mut self, dst: Entry) {
-        self.found.last = Raw::from(dst.key.as_bytes());
+        self.found.last = Some(Raw::from(dst.key.as_bytes()));
         match self.shared.job.verb {
             Verb::Check => {
                 self.done.totals.only_dst += 1;
                 self.line("only in the destination", &dst.key);
             }
-            Verb::Sync if self.shared.job.delete => {
-                self.extra.insert(dst.key.path().to_vec());
-                self.found.extra.push(Raw::from(dst.key.as_bytes()));
-            }
+            Verb::Sync if self.shared.job.delete => self.found.extra.push(Raw::from(dst.key.as_bytes())),
             _ => {}
         }
     }
@@ -273,30 +281,46 @@ impl Look<'_> {
     fn tell(&mut self) {
         self.told = true;
         self.bytes = 0;
-        let mut found = std::mem::take(&mut self.found);
-        self.spare(&mut found);
-        self.shared.say(Said::Found(self.lease, found));
+        let found = self.gathered();
+        self.shared.say(Said::Found(self.shared.lease, found));
     }
 
-    /// Nothing goes from a directory that wasn't seen whole.
-    fn spare(&self, found: &mut Found) {
-        if !self.whole {
-            found.extra.clear();
-        }
+    /// What there is to tell. With it goes what was counted and went wrong: who takes over doesn't come by there again.
+    fn gathered(&mut self) -> Found {
+        let Done { totals, problems, lines, .. } = mem::take(&mut self.done);
+        let mut found = Found { totals, problems, lines, ..mem::take(&mut self.found) };
         // What makes way for a directory of its name does so when that is made.
         let dirs: HashSet<&[u8]> = found.dirs.iter().map(|(key, _)| key.strip_suffix(b"/").unwrap_or(key)).collect();
         found.extra.retain(|key| !dirs.contains(Key::new(key).path()));
+        found
     }
 
     /// The last files are dealt with here; where they are all, so is the directory.
     async fn end(mut self, key: &Key) -> Done {
-        let mut found = std::mem::take(&mut self.found);
-        self.spare(&mut found);
-        let alone = self.names_of(&found) == 0 && !self.told;
-        let files = std::mem::take(&mut found.files);
-        if found != Found::default() {
-            self.shared.say(Said::Found(self.lease, found));
+        if self.done.undone {
+            return self.done;
         }
+        let alone = self.names_of(&self.found) == 0 && !self.told;
+        let files = match alone {
+            // Who takes over looks at all of it.
+            true => {
+                let Found { files, files_seen, bytes_seen, .. } = mem::take(&mut self.found);
+                if files_seen > 0 {
+                    self.shared
+                        .say(Said::Found(self.shared.lease, Found { files_seen, bytes_seen, ..Found::default() }));
+                }
+                files
+            }
+            false => {
+                let mut found = self.gathered();
+                found.own = mem::take(&mut found.files);
+                let files = found.own.clone();
+                if found != Found::default() {
+                    self.shared.say(Said::Found(self.shared.lease, found));
+                }
+                files
+            }
+        };
         self.done.totals.dirs += u64::from(self.sides.one.is_none());
         let more = files::deal(self.shared, self.root, &files).await;
         if more.undone {
@@ -307,6 +331,9 @@ impl Look<'_> {
         self.done.lines.extend(more.lines);
         if alone && self.sides.one.is_none() && self.shared.changes() {
             let finished = finish(self.shared, &[(self.root, key.clone(), self.fresh)]).await;
+            if finished.undone {
+                return finished;
+            }
             self.done.totals += finished.totals;
             self.done.problems.extend(finished.problems);
             self.done.finished = true;
@@ -320,9 +347,13 @@ impl Look<'_> {
 }
 
 /// Gives directories the source's attributes and times.
-pub async fn finish(shared: &Arc<Shared>, dirs: &[(u16, Key, bool)]) -> Done {
+pub async fn finish(shared: &Held, dirs: &[(u16, Key, bool)]) -> Done {
     let mut done = Done::default();
     for (root, key, new) in dirs {
+        if shared.check().is_err() {
+            done.undone = true;
+            return done;
+        }
         let sides = &shared.sides[usize::from(*root)];
         let mtime = match sides.src.stat(key).await {
             Ok(src) => src.mtime.filter(|_| shared.job.preserve),
@@ -345,4 +376,105 @@ pub async fn finish(shared: &Arc<Shared>, dirs: &[(u16, Key, bool)]) -> Done {
         shared.log("directory", *root, key.as_bytes(), 0, None);
     }
     done
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use crate::{
+        shared::tests::{job, rank},
+        work::Job,
+    };
+    use std::path::Path;
+
+    async fn looked(job: Job) -> (Done, Vec<Found>) {
+        let (shared, said) = rank(job).await;
+        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None).await;
+        let told = said.try_iter().map(|said| match said {
+            Said::Found(7, found) => found,
+            other => panic!("{other:?}"),
+        });
+        (done, told.collect())
+    }
+
+    fn folders(temp: &tempfile::TempDir) -> (std::path::PathBuf, std::path::PathBuf) {
+        let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+        std::fs::create_dir_all(&src).unwrap();
+        (src, dst)
+    }
+
+    fn write(dir: &Path, name: &str) {
+        std::fs::write(dir.join(name), name).unwrap();
+    }
+
+    #[tokio::test]
+    async fn files_that_who_looks_keeps_are_told_before_what_follows_them_is_looked_at() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        (0..FILES + 5).for_each(|n| write(&src, &format!("{n:04}")));
+        std::fs::create_dir(src.join("below")).unwrap();
+        let (done, told) = looked(job(Verb::Dcp, &src, &dst)).await;
+        let names = |items: &[Item]| items.iter().map(|item| item.key.clone()).collect::<Vec<_>>();
+        let all = |range: std::ops::Range<usize>| range.map(|n| Raw::from(format!("{n:04}"))).collect::<Vec<_>>();
+        assert_eq!(names(&told[0].files), all(0..FILES));
+        assert_eq!((names(&told[1].own), told[1].files.len()), (all(FILES..FILES + 5), 0));
+        assert_eq!(
+            told.iter().map(|found| found.last.clone()).collect::<Vec<_>>(),
+            [Some(Raw::from(format!("{:04}", FILES - 1))), Some(Raw::from("below/"))]
+        );
+        assert_eq!((done.totals.files, done.finished, told.len()), (5, false, 2));
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_few_files_is_looked_at_anew_as_a_whole() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        write(&src, "file");
+        let (done, told) = looked(job(Verb::Dcp, &src, &dst)).await;
+        assert_eq!(told, [Found { files_seen: 1, bytes_seen: 4, ..Found::default() }]);
+        assert!(done.finished && dst.join("file").exists());
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_shows_what_would_go_to_a_folder_that_is_not_there_yet() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, _) = folders(&temp);
+        write(&src, "file");
+        let (dst, path) = (temp.path().join("new/deep"), src.join("file").display().to_string());
+        let (shared, _said) = rank(Job { dry_run: true, ..job(Verb::Sync, &src, &dst) }).await;
+        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None).await;
+        assert_eq!((done.lines, done.problems), (vec![format!("would be copied: {path}")], vec![]));
+        assert!(!temp.path().join("new").exists());
+    }
+
+    #[tokio::test]
+    async fn special_files_of_other_types_differ() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        std::fs::create_dir(&dst).unwrap();
+        let make = |path: &Path, kind| {
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::from(0o600), 0).unwrap();
+        };
+        for (name, there) in [("fifo", rustix::fs::FileType::Fifo), ("other", rustix::fs::FileType::Socket)] {
+            make(&src.join(name), rustix::fs::FileType::Fifo);
+            make(&dst.join(name), there);
+        }
+        let check = Job { contents: true, ..job(Verb::Check, &src, &dst) };
+        let (done, _) = looked(check).await;
+        let line = format!("differs: {}", src.join("other").display());
+        assert_eq!((done.lines, done.totals.same, done.totals.differ), (vec![line], 1, 1));
+    }
+
+    #[tokio::test]
+    async fn what_a_check_finds_is_told_in_pieces() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        std::fs::create_dir(&dst).unwrap();
+        (0..2 * NAMES + 5).for_each(|n| write(&src, &format!("{n:05}")));
+        let (done, told) = looked(job(Verb::Check, &src, &dst)).await;
+        assert_eq!(told.iter().map(|found| found.lines.len()).collect::<Vec<_>>(), [NAMES, NAMES, 5]);
+        assert_eq!(told.iter().map(|found| found.totals.only_src as usize).sum::<usize>(), 2 * NAMES + 5);
+        assert_eq!((done.lines.len(), done.totals.only_src), (0, 0));
+    }
 }

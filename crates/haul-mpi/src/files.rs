@@ -2,7 +2,7 @@
 
 use crate::{
     pieces,
-    shared::{Shared, Sides},
+    shared::{Held, Shared, Sides},
     work::{Done, Item, Raw, Task, Verb},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Mtime};
@@ -10,16 +10,20 @@ use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 /// How often a file is begun anew that changes while it is copied.
 const TRIES: usize = 3;
+/// Between two looks whether the lease is still this rank's.
+const TRUST: Duration = Duration::from_millis(20);
+/// Between leaving a batch and saying so.
+const LEFT: Duration = Duration::from_millis(100);
 
 /// Deals with files.
-pub async fn deal(shared: &Arc<Shared>, root: u16, items: &[Item]) -> Done {
+pub async fn deal(shared: &Held, root: u16, items: &[Item]) -> Done {
     let mut done = Done::default();
     let sides = &shared.sides[usize::from(root)];
     let mut copy: Vec<(u32, Item)> = Vec::new();
@@ -72,8 +76,9 @@ pub async fn deal(shared: &Arc<Shared>, root: u16, items: &[Item]) -> Done {
                 }
                 Err(error) if error.kind() == ErrorKind::Exists && shared.job.delete && round == 0 => {
                     let dir = sides.to(&item.key()).with_suffix("/");
-                    match crate::remove::tree(sides, &dir).await {
+                    match crate::remove::tree(shared, sides, &dir).await {
                         Ok(()) => again.push((number, item)),
+                        Err(error) if error.kind() == ErrorKind::Cancelled => done.undone = true,
                         Err(error) => fail(shared, root, &item, number, &error, &mut done),
                     }
                 }
@@ -98,25 +103,40 @@ fn copy_item(shared: &Shared, sides: &Sides, item: &Item) -> CopyItem {
     CopyItem { from: key, want, size: item.size, to, spec: shared.spec(), how }
 }
 
-async fn send(shared: &Arc<Shared>, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<Stored, Error>> {
-    let (moved, counted) = (shared.moved.clone(), Arc::new(AtomicU64::new(0)));
+async fn send(shared: &Held, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<Stored, Error>> {
+    let (held, left) = (shared.clone(), Arc::new(AtomicBool::new(false)));
+    let gone = left.clone();
     let watch = Watch::new(move |_, bytes| {
-        counted.fetch_add(bytes, Ordering::Relaxed);
-        moved.fetch_add(bytes, Ordering::Relaxed);
+        held.moved(bytes);
+        // Who wakes up in the middle of a batch goes on with none of it.
+        while !held.is_trusted() && !gone.load(Ordering::Relaxed) {
+            std::thread::sleep(TRUST);
+        }
     });
+    let count = items.len();
+    let given = || (0..count).map(|_| Err(Error::new(ErrorKind::Cancelled, "copy", "was given to others"))).collect();
+    if shared.check().is_err() {
+        return given();
+    }
     let batch = CopyBatch { from: sides.place(), items, links: shared.links() };
-    let count = batch.items.len();
     let trusted = async {
         while shared.is_trusted() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(TRUST).await;
         }
     };
     // What is dropped is left as it was; others have it by now.
-    tokio::select! {
+    let answers = tokio::select! {
         biased;
-        answers = sides.dst.copy(batch, watch) => answers,
-        () = trusted => (0..count).map(|_| Err(Error::new(ErrorKind::Cancelled, "copy", "was given to others"))).collect(),
+        answers = sides.dst.copy(batch, watch) => Some(answers),
+        () = trusted => None,
+    };
+    left.store(true, Ordering::Relaxed);
+    if let Some(answers) = answers {
+        return answers;
     }
+    // The file that is under way may still appear: not after it is said that this lease is left.
+    tokio::time::sleep(LEFT).await;
+    given()
 }
 
 fn count(item: &Item, done: &mut Done) {
@@ -143,8 +163,12 @@ fn fail(shared: &Shared, root: u16, item: &Item, number: u32, error: &Error, don
     done.problems.push(shared.problem(root, &item.key, error));
 }
 
-async fn set_attributes(shared: &Arc<Shared>, (root, sides): (u16, &Sides), items: &[(u32, &Item)], done: &mut Done) {
+async fn set_attributes(shared: &Held, (root, sides): (u16, &Sides), items: &[(u32, &Item)], done: &mut Done) {
     let Some(inodes) = sides.dst.inodes().filter(|_| !items.is_empty()) else { return };
+    if shared.check().is_err() {
+        done.undone = true;
+        return;
+    }
     let batch = items.iter().map(|(_, item)| {
         let key = item.key();
         let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
@@ -171,7 +195,7 @@ async fn set_attributes(shared: &Arc<Shared>, (root, sides): (u16, &Sides), item
 }
 
 /// Gives files that are there further names.
-pub async fn link(shared: &Arc<Shared>, root: u16, names: &[(u32, Raw, Item)]) -> Done {
+pub async fn link(shared: &Held, root: u16, names: &[(u32, Raw, Item)]) -> Done {
     let mut done = Done::default();
     let sides = &shared.sides[usize::from(root)];
     let mut batch: Vec<(u32, CopyItem)> = Vec::new();
@@ -187,6 +211,10 @@ pub async fn link(shared: &Arc<Shared>, root: u16, names: &[(u32, Raw, Item)]) -
         batch.push((number as u32, CopyItem { from: first, want: None, size: item.size, to: name, spec, how }));
     }
     let (numbers, items): (Vec<u32>, Vec<CopyItem>) = batch.into_iter().unzip();
+    if shared.check().is_err() {
+        done.undone = true;
+        return done;
+    }
     let links = Default::default();
     let batch = CopyBatch { from: sides.own_place(), items, links };
     for (number, answer) in numbers.into_iter().zip(sides.dst.copy(batch, Watch::default()).await) {

@@ -5,8 +5,8 @@ use crate::{
     coordinator::{Coordinator, Note},
     crew::Crew,
     journal::{self, Journal},
-    node,
-    rank::{LONGEST, SAID, SHORTEST, STOP},
+    node, overlap,
+    rank::{BEAT, LONGEST, LOOP, SAID, SHORTEST, STOP},
     shared::Shared,
     show,
     wire::{Arrived, Wire},
@@ -31,7 +31,8 @@ const AHEAD: usize = 2;
 #[derive(Clone)]
 struct Peer {
     slots: usize,
-    heard: Instant,
+    /// For so long it has said nothing.
+    silent: Duration,
     moved: u64,
     lost: bool,
     bye: bool,
@@ -54,7 +55,7 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         error(verb, line);
         end(wire, peers, 1, Duration::from_secs(10))
     };
-    let mut job = match typed.job() {
+    let mut job = match typed.job().and_then(|job| overlap::check(&job).map(|()| job)) {
         Ok(job) => job,
         Err(line) => return refuse(wire, &mut peers, &line),
     };
@@ -93,7 +94,8 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         wire.send(rank, &Told::Start(Box::new((*job).clone()), made.proof.clone()));
     }
     let (says, said) = sync_channel(SAID);
-    let opened = runtime.block_on(Shared::open((*job).clone(), 0, says));
+    let several = share.is_one_of_several(wire.size());
+    let opened = runtime.block_on(Shared::open((*job).clone(), 0, several, says));
     let slots = share.slots(opened.as_ref().map_or(1, Shared::concurrency));
     peers[0].slots = slots;
     let patience = Duration::from_secs(job.patience);
@@ -129,7 +131,7 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
 
 impl Peer {
     fn new() -> Peer {
-        Peer { slots: 0, heard: Instant::now(), moved: 0, lost: false, bye: false }
+        Peer { slots: 0, silent: Duration::ZERO, moved: 0, lost: false, bye: false }
     }
 }
 
@@ -172,7 +174,6 @@ fn gather(
             None => std::thread::sleep(LONGEST),
         }
     }
-    peers.iter_mut().for_each(|peer| peer.heard = Instant::now());
     refused.map_or(Ok(()), Err)
 }
 
@@ -190,6 +191,7 @@ impl Lead {
     fn coordinate(&mut self, wire: &mut Wire, own: &Receiver<Said>) {
         let mut idle = SHORTEST;
         let mut told = Instant::now();
+        let (mut looked, mut looked_at_own) = (Instant::now(), Instant::now());
         loop {
             let mut busy = false;
             while let Some(arrived) = wire.receive::<Said>() {
@@ -209,7 +211,13 @@ impl Lead {
             }
             self.give(wire);
             self.print();
-            self.look_for_lost();
+            self.look_for_lost(looked.elapsed().min(LOOP));
+            looked = Instant::now();
+            if looked_at_own.elapsed() >= BEAT {
+                looked_at_own = Instant::now();
+                let hung = self.crew.as_ref().map(|crew| crew.hung()).unwrap_or_default();
+                self.hang(0, &hung);
+            }
             wire.sent();
             if let Some(every) = self.job.progress
                 && told.elapsed() >= Duration::from_secs(every)
@@ -227,19 +235,20 @@ impl Lead {
 
     fn hear(&mut self, wire: &mut Wire, rank: usize, said: Said) {
         let peer = &mut self.peers[rank];
-        peer.heard = Instant::now();
-        if peer.lost {
-            peer.lost = false;
-            let line = format!("warning: rank {rank} is back");
-            error(self.job.verb, &line);
-        }
+        peer.silent = Duration::ZERO;
         match said {
-            Said::Beat(number, moved, stopping) => {
+            Said::Beat { number, moved, stop, hung } => {
+                // It knows that what it had isn't its own any more before new leases come.
+                wire.send(rank, &Told::Heard(number));
                 peer.moved = moved;
-                if stopping {
+                if std::mem::replace(&mut peer.lost, false) {
+                    error(self.job.verb, &format!("warning: rank {rank} is back"));
+                    self.state.back(rank);
+                }
+                if stop {
                     self.stop();
                 }
-                wire.send(rank, &Told::Heard(number));
+                self.hang(rank, &hung);
             }
             said => self.state.take(rank, said),
         }
@@ -270,10 +279,23 @@ impl Lead {
         }
     }
 
-    fn look_for_lost(&mut self) {
+    /// What hangs in a rank's file system others may be able to do.
+    fn hang(&mut self, rank: usize, hung: &[(u64, bool)]) {
+        if hung.is_empty() {
+            return;
+        }
+        let secs = self.job.hang;
+        let line = format!("warning: a file system has not answered rank {rank} for {secs} seconds: others try");
+        error(self.job.verb, &line);
+        self.state.hung(rank, hung);
+    }
+
+    /// `passed`: since the last look, without a time in which this rank was suspended.
+    fn look_for_lost(&mut self, passed: Duration) {
         for rank in 1..self.peers.len() {
             let peer = &mut self.peers[rank];
-            if !peer.lost && peer.heard.elapsed() > self.patience {
+            peer.silent += passed;
+            if !peer.lost && peer.silent > self.patience {
                 peer.lost = true;
                 let secs = self.patience.as_secs();
                 let line = format!("warning: rank {rank} has said nothing for {secs} seconds: others do its work");
@@ -335,12 +357,11 @@ impl Lead {
         {
             journal.remove();
         }
-        if let Some(crew) = self.crew.take() {
-            crew.end();
-        }
         // Nobody waits for long when time is over.
         let patience = if self.state.stopping { self.patience.min(Duration::from_secs(10)) } else { self.patience };
-        end(wire, &mut self.peers, code, patience)
+        let ended = self.crew.take().is_none_or(|crew| crew.end(patience));
+        let Ended { code, together } = end(wire, &mut self.peers, code, patience);
+        Ended { code, together: together && ended }
     }
 }
 

@@ -12,6 +12,7 @@ mod large;
 mod lead;
 mod links;
 mod node;
+mod overlap;
 mod pieces;
 mod queue;
 mod rank;

@@ -67,6 +67,11 @@ pub fn share(world: &SimpleCommunicator) -> Share {
 }
 
 impl Share {
+    /// Are there ranks of so many on other nodes?
+    pub fn is_one_of_several(self, ranks: usize) -> bool {
+        self.tasks < ranks
+    }
+
     /// How many threads this rank has: what the node's cores, as far as this job may use them, are good for, shared by its tasks.
     pub fn slots(self, concurrency: usize) -> usize {
         let budget = if concurrency >= MOST { MOST } else { (2 * self.cores).clamp(4, MOST) };
@@ -117,6 +122,7 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
         made.proof.sources.push(pin(root, job.follow).await?);
     }
     if !changes || job.verb == crate::work::Verb::Delete {
+        made.proof.targets = targets(job).await;
         return Ok(made);
     }
     for root in &job.roots {
@@ -146,7 +152,17 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
         made.proof.nonce = Some((Raw::from(path), text));
         made.nonce = Some(upload);
     }
+    made.proof.targets = targets(job).await;
     Ok(made)
+}
+
+/// What tells the destinations that are there from other folders.
+async fn targets(job: &Job) -> Vec<Option<(u64, String)>> {
+    let mut targets = Vec::new();
+    for root in &job.roots {
+        targets.push(folder_pin(&root.dst, false, &Key::new("")).await.ok());
+    }
+    targets
 }
 
 /// Looks whether this rank sees what rank 0 sees.
@@ -161,24 +177,37 @@ pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
             return Err(format!("Refused to start: {path} on {host} is another directory than on the first node"));
         }
     }
+    // The first is proved by more, where something is written.
+    for (root, want) in job.roots.iter().zip(&proof.targets).skip(usize::from(proof.nonce.is_some())) {
+        if folder_pin(&root.dst, false, &Key::new("")).await.ok() != *want {
+            return Err(not_shared(&String::from_utf8_lossy(&root.dst), &host));
+        }
+    }
     if let Some((path, text)) = &proof.nonce {
         let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
         if std::fs::read(path).ok().as_deref() != Some(text.as_bytes()) {
-            let dir = path.parent().unwrap_or(path).display();
-            return Err(format!(
-                "Refused to start: {dir} on {host} isn't the directory that the first node sees: it must be on a shared file system"
-            ));
+            return Err(not_shared(&path.parent().unwrap_or(path).to_string_lossy(), &host));
         }
     }
     Ok(())
 }
 
+fn not_shared(dir: &str, host: &str) -> String {
+    format!(
+        "Refused to start: {dir} on {host} isn't the directory that the first node sees: it must be on a shared file system"
+    )
+}
+
 /// What tells a source from others, on every node alike: its inode's number, and when that was made.
 async fn pin(root: &Root, follow: bool) -> Result<(u64, String), String> {
-    let shown = String::from_utf8_lossy(&root.src).into_owned();
-    let store = crate::shared::open(&root.src, follow).map_err(|e| e.message().to_owned())?;
     let key = root.one.as_ref().map_or_else(|| Key::new(""), |(from, _)| Key::new(from));
-    let top = store.stat(&key).await.map_err(|e| format!("{shown}: {}", e.message()))?;
+    folder_pin(&root.src, follow, &key).await
+}
+
+async fn folder_pin(folder: &Raw, follow: bool, key: &Key) -> Result<(u64, String), String> {
+    let shown = String::from_utf8_lossy(folder).into_owned();
+    let store = crate::shared::open(folder, follow).map_err(|e| e.message().to_owned())?;
+    let top = store.stat(key).await.map_err(|e| format!("{shown}: {}", e.message()))?;
     let posix = top.posix.ok_or_else(|| format!("{shown}: has no inode"))?;
     let made = top.meta.and_then(|meta| meta.get("btime").cloned());
     Ok((posix.ino, made.unwrap_or_default()))
@@ -187,6 +216,24 @@ async fn pin(root: &Root, follow: bool) -> Result<(u64, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    async fn each_destination_is_proved_also_where_nothing_is_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+        std::fs::create_dir(&src).unwrap();
+        std::fs::create_dir(&dst).unwrap();
+        let job = crate::shared::tests::job(crate::work::Verb::Check, &src, &dst);
+        let made = prove(&job, false).await.unwrap();
+        assert_eq!(sees(&job, &made.proof).await, Ok(()));
+        // Another node has another folder there, or none.
+        std::fs::rename(&dst, temp.path().join("was")).unwrap();
+        let start = format!("Refused to start: {} on ", dst.display());
+        assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
+        std::fs::create_dir(&dst).unwrap();
+        assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
+    }
 
     #[test]
     fn tasks_that_mpi_does_not_count_are_refused() {

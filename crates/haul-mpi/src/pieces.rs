@@ -1,7 +1,7 @@
 //! Large files: begun under a hidden name by one rank, written by many, published by one. And comparing bytes.
 
 use crate::{
-    shared::{Shared, Sides},
+    shared::{Held, Shared, Sides},
     work::{Began, Done, Item, Left, Raw, Said},
 };
 use bytes::BytesMut;
@@ -22,6 +22,8 @@ const BLOCK: u64 = 1 << 20;
 /// the longer the job runs, of which such a share may be lost, since the journal keeps it all.
 const TOLD_SOONEST: Duration = Duration::from_millis(250);
 const TOLD_LATEST: Duration = Duration::from_secs(10);
+/// As soon as that where it has to be forced out first.
+const TOLD_FORCED: Duration = Duration::from_secs(3);
 const TOLD_SHARE: u32 = 64;
 
 fn spec(shared: &Shared, item: &Item) -> WriteSpec {
@@ -55,16 +57,18 @@ async fn resume(sides: &Sides, to: &Key, token: &[u8], spec: WriteSpec) -> Resul
 }
 
 /// Begins a file, or finds what an earlier run left of it.
-pub async fn begin(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Left>) -> Done {
+pub async fn begin(shared: &Held, root: u16, item: &Item, left: Option<Left>) -> Done {
     match begin_one(shared, root, item, left).await {
         Ok(began) => Done { began: Some(began), ..Done::default() },
+        Err(error) if error.kind() == ErrorKind::Cancelled => Done { undone: true, ..Done::default() },
         Err(error) => Done { problems: vec![shared.problem(root, &item.key, &error)], ..Done::default() },
     }
 }
 
-async fn begin_one(shared: &Arc<Shared>, root: u16, item: &Item, left: Option<Left>) -> Result<Began> {
+async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>) -> Result<Began> {
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&item.key());
+    shared.check()?;
     if let Some(left) = left {
         let same = item.pin == Some(left.pin) && left.key == item.key;
         if same && resume(sides, &to, &left.token, spec(shared, item)).await.is_ok() {
@@ -103,7 +107,7 @@ async fn begun(upload: &dyn Upload, source: &File, to: &Key) -> Result<Began> {
 }
 
 /// Removes what was written of a file.
-pub async fn discard(shared: &Arc<Shared>, root: u16, key: &[u8], token: &[u8]) -> Done {
+pub async fn discard(shared: &Held, root: u16, key: &[u8], token: &[u8]) -> Done {
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&Key::new(key));
     let removed = match sides.dst.resumable() {
@@ -122,17 +126,10 @@ pub async fn discard(shared: &Arc<Shared>, root: u16, key: &[u8], token: &[u8]) 
 }
 
 /// Brings a range over. Where an earlier run did, looks whether it is there.
-pub async fn piece(
-    shared: &Arc<Shared>,
-    (lease, root): (u64, u16),
-    item: &Item,
-    token: &[u8],
-    range: Range<u64>,
-    crc: Option<u64>,
-) -> Done {
+pub async fn piece(shared: &Held, root: u16, item: &Item, token: &[u8], range: Range<u64>, crc: Option<u64>) -> Done {
     let result = match shared.job.verb {
         crate::work::Verb::Check => compare(shared, root, item, range.clone()).await.map(|same| (None, same)),
-        _ => bring(shared, (lease, root), item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
+        _ => bring(shared, root, item, token, range.clone(), crc).await.map(|crc| (Some(crc), true)),
     };
     let mut done = Done::default();
     match result {
@@ -152,8 +149,8 @@ fn stopped() -> Error {
 }
 
 async fn bring(
-    shared: &Arc<Shared>,
-    (lease, root): (u64, u16),
+    shared: &Held,
+    root: u16,
     item: &Item,
     token: &[u8],
     range: Range<u64>,
@@ -166,16 +163,18 @@ async fn bring(
     let upload = resume(sides, &to, token, spec(shared, item)).await?;
     let target = file(upload.read_back(0..0).await?, &to)?;
     if let Some(crc) = crc
-        && sum(&source, &target, range.clone())? == Some(crc)
+        && sum(shared, &source, &target, range.clone())? == Some(crc)
     {
         shared.moved(range.end - range.start);
+        settle(shared, &target, &to)?;
         return Ok(crc);
     }
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     let mut buffer = BytesMut::zeroed(BLOCK as usize);
     let mut at = range.start;
     let (mut told, mut told_at) = (at, Instant::now());
-    let tell_every = (shared.began.elapsed() / TOLD_SHARE).clamp(TOLD_SOONEST, TOLD_LATEST);
+    let soonest = if shared.several_nodes { TOLD_FORCED } else { TOLD_SOONEST };
+    let tell_every = (shared.began.elapsed() / TOLD_SHARE).clamp(soonest, TOLD_LATEST);
     for run in runs(&source, range.clone(), &key)? {
         shared.moved(run.start - at);
         at = run.start;
@@ -193,16 +192,27 @@ async fn bring(
             at += len as u64;
             shared.moved(len as u64);
             if told_at.elapsed() >= tell_every && at < range.end {
+                settle(shared, &target, &to)?;
                 let crc = std::mem::replace(&mut hasher, Hasher::new(&[Algo::Crc64Nvme])).finish().crc64();
-                shared.say(Said::Part(lease, at - told, crc.unwrap_or_default()));
+                shared.say(Said::Part(shared.lease, at - told, crc.unwrap_or_default()));
                 (told, told_at) = (at, Instant::now());
             }
         }
     }
     shared.moved(range.end - at);
-    // Each rank is told of its own writes alone.
-    shared.late.ask(&*target).map_err(|errno| io("write", &to)(errno.into()))?;
+    settle(shared, &target, &to)?;
     Ok(hasher.finish().crc64().unwrap_or_default())
+}
+
+/// Has what was written stay, before it counts as done. Each rank is told of its own writes alone.
+fn settle(shared: &Held, target: &File, to: &Key) -> Result<()> {
+    let failed = |errno: Errno| io("write", to)(errno.into());
+    // If this node fails with bytes in its memory, a file would have its name, size and time, and zeros in it: the next run would take
+    // it for done.
+    if shared.several_nodes {
+        rustix::fs::fdatasync(target).map_err(failed)?;
+    }
+    shared.late.ask(target).map_err(failed)
 }
 
 fn shorter(error: std::io::Error, key: &Key) -> Error {
@@ -215,7 +225,7 @@ fn shorter(error: std::io::Error, key: &Key) -> Error {
 }
 
 /// CRC-64 of what the target has where the source has data; `None` where it has less.
-fn sum(source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
+fn sum(shared: &Held, source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     let mut buffer = vec![0; BLOCK as usize];
     for run in runs(source, range, &Key::new(""))? {
@@ -227,6 +237,7 @@ fn sum(source: &File, target: &File, range: Range<u64>) -> Result<Option<u64>> {
             }
             hasher.update(&buffer[..len]);
             at += len as u64;
+            shared.pulse.step();
         }
     }
     Ok(hasher.finish().crc64())
@@ -254,7 +265,7 @@ fn runs(file: &File, range: Range<u64>, key: &Key) -> Result<Vec<Range<u64>>> {
 }
 
 /// Gives a file that is whole its attributes and its name.
-pub async fn publish(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8]) -> Done {
+pub async fn publish(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Done {
     let mut done = Done::default();
     match publish_one(shared, root, item, token).await {
         Ok(unkept) => {
@@ -264,19 +275,19 @@ pub async fn publish(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8])
                 done.lines.push(shared.path(root, &item.key));
             }
         }
+        Err(error) if error.kind() == ErrorKind::Cancelled => done.undone = true,
         Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
     }
     done
 }
 
-async fn publish_one(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8]) -> Result<bool> {
+async fn publish_one(shared: &Held, root: u16, item: &Item, token: &[u8]) -> Result<bool> {
     let sides = &shared.sides[usize::from(root)];
     let key = item.key();
     let to = sides.to(&key);
+    shared.check()?;
     let now = sides.src.stat(&key).await?;
-    if let Some(want) = item.version(sides.device)
-        && now.version.as_ref() != Some(&want)
-    {
+    if !item.is_still(&now) {
         return Err(Error::new(ErrorKind::Changed, "copy", "changed while it was copied").with_key(&key));
     }
     let upload = match resume(sides, &to, token, spec(shared, item)).await {
@@ -304,6 +315,7 @@ async fn publish_one(shared: &Arc<Shared>, root: u16, item: &Item, token: &[u8])
             unkept |= !answer?.unkept.is_empty();
         }
     }
+    shared.check()?;
     let whole = Part { index: 0, size: item.size, tag: Vec::new() };
     upload.publish(vec![whole], Late::default()).await?;
     Ok(unkept)
@@ -315,11 +327,11 @@ async fn is_there(sides: &Sides, item: &Item, to: &Key) -> bool {
 }
 
 /// Compares a whole file with what is there.
-pub async fn same(shared: &Arc<Shared>, root: u16, item: &Item) -> Result<bool> {
+pub async fn same(shared: &Held, root: u16, item: &Item) -> Result<bool> {
     compare(shared, root, item, 0..item.size).await
 }
 
-async fn compare(shared: &Arc<Shared>, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
+async fn compare(shared: &Held, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
     let sides = &shared.sides[usize::from(root)];
     let key = item.key();
     let to = sides.to(&key);
@@ -353,5 +365,55 @@ async fn target_of(store: &Arc<dyn haul_store::Store>, key: &Key) -> Result<Vec<
     match store.read(key, None, None).await?.body {
         Body::Stream(pieces) => Ok(pieces.try_collect::<Vec<_>>().await?.concat()),
         Body::File(..) => Err(Error::new(ErrorKind::Changed, "read", "is no symbolic link any more").with_key(key)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use crate::{
+        large::LARGE,
+        shared::tests::{job, rank},
+        work::{Task, Verb},
+    };
+
+    /// Copies a large file of a device that is mounted below the source, with this done to it in between; what went wrong.
+    async fn copied(meanwhile: impl FnOnce(&std::path::Path)) -> (tempfile::TempDir, Vec<String>) {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = (temp.path().join("src"), temp.path().join("dst"));
+        std::fs::create_dir(&src).unwrap();
+        File::create(src.join("large")).unwrap().set_len(LARGE).unwrap();
+        let (mut shared, _said) = rank(job(Verb::Dcp, &src, &dst)).await;
+        // As if its root were on another.
+        Arc::get_mut(&mut shared).unwrap().sides[0].device += 1;
+        let entry = shared.sides[0].src.stat(&Key::new("large")).await.unwrap();
+        let item = Item::of(&entry, shared.sides[0].device, Task::Copy);
+        assert_eq!((item.version(shared.sides[0].device), item.linked), (None, None));
+        let held = Held::new(&shared, 1);
+        let Some(crate::work::Began::Anew(token) | crate::work::Began::Whole(token)) =
+            begin(&held, 0, &item, None).await.began
+        else {
+            panic!("not begun");
+        };
+        meanwhile(&src.join("large"));
+        let mut problems = piece(&held, 0, &item, &token, 0..LARGE, None).await.problems;
+        problems.extend(publish(&held, 0, &item, &token).await.problems);
+        (temp, problems.into_iter().map(|problem| problem.line).collect())
+    }
+
+    #[tokio::test]
+    async fn a_file_on_a_device_below_the_source_is_one_version_too() {
+        let (temp, problems) = copied(|_| {}).await;
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(std::fs::metadata(temp.path().join("dst/large")).unwrap().len(), LARGE);
+        let (temp, problems) = copied(|large| {
+            let file = File::options().write(true).open(large).unwrap();
+            file.write_all_at(b"other", 5).unwrap();
+        })
+        .await;
+        let line = format!("{}: changed while it was copied", temp.path().join("src/large").display());
+        assert_eq!(problems, [line]);
+        assert!(!temp.path().join("dst/large").exists());
     }
 }

@@ -21,12 +21,12 @@ pub const SHORTEST: Duration = Duration::from_micros(20);
 /// And at most so long: a lease is milliseconds' work.
 pub const LONGEST: Duration = Duration::from_millis(1);
 /// Between two signs of life.
-const BEAT: Duration = Duration::from_millis(500);
+pub const BEAT: Duration = Duration::from_millis(500);
 /// A first rank that says nothing for so long is dead, and the launcher lets the others live, as srun may. Until then it may wait for
 /// its own disk.
 const LEAD_SILENT: Duration = Duration::from_secs(3600);
-/// A loop that took longer was suspended together with the first rank.
-const LOOP: Duration = Duration::from_secs(1);
+/// A loop that took longer was suspended, together with the other ranks.
+pub const LOOP: Duration = Duration::from_secs(1);
 /// Messages that may wait in MPI before threads have to wait.
 const UNDER_WAY: usize = 64;
 /// Messages of the threads that may wait to be sent.
@@ -89,10 +89,11 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                 }
                 Arrived::Said(_, Told::Start(job, proof)) => {
                     patience = Duration::from_secs(job.patience);
+                    let several = share.is_one_of_several(wire.size());
                     let seen = runtime.block_on(node::sees(&job, &proof));
                     let shared = seen.and_then(|()| {
                         let says = says.take().ok_or("started twice")?;
-                        runtime.block_on(Shared::open(*job, wire.rank(), says))
+                        runtime.block_on(Shared::open(*job, wire.rank(), several, says))
                     });
                     let concurrency = shared.as_ref().map_or(1, Shared::concurrency);
                     let slots = share.slots(concurrency);
@@ -123,7 +124,7 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                     drop(said);
                     if let Some(crew) = crew.take() {
                         crew.shared.stop.store(true, Ordering::Relaxed);
-                        crew.end();
+                        crew.end(patience / 2);
                     }
                     bye(wire, patience, code);
                     return code;
@@ -148,11 +149,16 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
             if stop {
                 crew.shared.stop.store(true, Ordering::Relaxed);
             }
-            if last_beat.elapsed() >= BEAT {
+            // Several for each time of patience, so that one that comes late costs nothing.
+            if last_beat.elapsed() >= BEAT.min(patience / 6) {
                 last_beat = Instant::now();
                 beats += 1;
                 sent_at.push_back((beats, last_beat));
-                wire.send(0, &Said::Beat(beats, crew.shared.moved.load(Ordering::Relaxed), stop));
+                let hung = crew.hung();
+                wire.send(
+                    0,
+                    &Said::Beat { number: beats, moved: crew.shared.moved.load(Ordering::Relaxed), stop, hung },
+                );
             }
         }
         idle = if busy { SHORTEST } else { (idle * 2).min(LONGEST) };

@@ -1,25 +1,26 @@
 //! Deletes: files of a directory as they are listed, directories when they are empty.
 
 use crate::{
-    shared::{Shared, Sides},
+    shared::{Held, Sides},
     work::{Done, Found, Raw, Said},
 };
 use futures::StreamExt as _;
 use haul_core::{ErrorKind, Key, Listed, Result};
 use haul_store::ListRequest;
-use std::sync::Arc;
+use std::mem;
 
 /// Names that are told of, or deleted, at once.
 const NAMES: usize = 1024;
 
 /// Looks at a directory that goes: tells of its directories, deletes the rest.
-pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key) -> Done {
+pub async fn look(shared: &Held, root: u16, key: &Key) -> Done {
     let mut done = Done::default();
     let sides = &shared.sides[usize::from(root)];
     let mut listing = sides.dst.list(ListRequest { sweep: true, ..ListRequest::dir(key.as_bytes()) });
     let mut found = Found::default();
     let mut files = Vec::new();
     while let Some(listed) = listing.next().await {
+        shared.pulse.step();
         match listed {
             Listed::Batch(entries) => {
                 for entry in entries {
@@ -35,15 +36,16 @@ pub async fn look(shared: &Arc<Shared>, lease: u64, root: u16, key: &Key) -> Don
             Listed::Failed { error, .. } => done.problems.push(shared.problem(root, key.as_bytes(), &error)),
             Listed::Vanished(_) | Listed::End => {}
         }
-        if found.dirs.len() >= NAMES {
-            found.last = found.dirs.last().map(|(key, _)| key.clone()).unwrap_or_default();
-            shared.say(Said::Found(lease, std::mem::take(&mut found)));
-        }
         if files.len() >= NAMES {
-            take(&mut done, delete(shared, root, &std::mem::take(&mut files)).await);
+            take(&mut done, delete(shared, root, &mem::take(&mut files)).await);
+        }
+        if found.dirs.len() >= NAMES || done.lines.len() + done.problems.len() >= NAMES {
+            let Done { totals, problems, lines, undone, .. } = mem::take(&mut done);
+            done.undone = undone;
+            shared.say(Said::Found(shared.lease, Found { totals, problems, lines, ..mem::take(&mut found) }));
         }
     }
-    shared.say(Said::Found(lease, found));
+    shared.say(Said::Found(shared.lease, found));
     take(&mut done, delete(shared, root, &files).await);
     done
 }
@@ -56,9 +58,10 @@ fn take(done: &mut Done, more: Done) {
 }
 
 /// Deletes files, and directories that are empty.
-pub async fn delete(shared: &Arc<Shared>, root: u16, keys: &[Raw]) -> Done {
+pub async fn delete(shared: &Held, root: u16, keys: &[Raw]) -> Done {
     let mut done = Done::default();
     let sides = &shared.sides[usize::from(root)];
+    shared.pulse.step();
     if !shared.may_go_on() {
         return Done { undone: true, ..done };
     }
@@ -92,10 +95,11 @@ pub async fn delete(shared: &Arc<Shared>, root: u16, keys: &[Raw]) -> Done {
 }
 
 /// Deletes a directory and all that is in it, where something else takes its name.
-pub async fn tree(sides: &Sides, dir: &Key) -> Result<()> {
+pub async fn tree(shared: &Held, sides: &Sides, dir: &Key) -> Result<()> {
     let mut listing = sides.dst.list(ListRequest { prefix: dir.as_bytes().to_vec(), ..ListRequest::all() });
     let mut keys = vec![dir.clone()];
     while let Some(listed) = listing.next().await {
+        shared.check()?;
         match listed {
             Listed::Batch(entries) => keys.extend(entries.into_iter().map(|entry| entry.key)),
             Listed::Failed { error, .. } => return Err(error),
@@ -103,11 +107,15 @@ pub async fn tree(sides: &Sides, dir: &Key) -> Result<()> {
         }
     }
     let (mut dirs, files): (Vec<Key>, Vec<Key>) = keys.into_iter().partition(Key::is_dir);
-    for answer in sides.dst.delete(files.into_iter().map(|key| (key, None)).collect()).await {
-        answer?;
+    for files in files.chunks(NAMES) {
+        shared.check()?;
+        for answer in sides.dst.delete(files.iter().map(|key| (key.clone(), None)).collect()).await {
+            answer?;
+        }
     }
     dirs.sort_by(|a, b| b.cmp(a));
     for dir in dirs {
+        shared.check()?;
         for answer in sides.dst.delete(vec![(dir, None)]).await {
             answer?;
         }

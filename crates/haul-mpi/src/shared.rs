@@ -4,10 +4,12 @@ use crate::work::{Job, Problem, Root, Said, Verb};
 use haul_core::{Error, ErrorKind, Key, Result, attributes::Rights, chmod::Chmod, keep::Keep, links::SourceLinks};
 use haul_store::{Links, OpenRequest, Store, StoreKind, WriteSpec, late};
 use std::{
+    collections::HashMap,
     fs::File,
     io::Write as _,
+    ops::Deref,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::SyncSender,
     },
@@ -16,6 +18,8 @@ use std::{
 
 /// Local disks.
 const LOCAL: StoreKind = haul_fs::KIND;
+/// Between two looks at leases passes at most so much: a process that was suspended has waited for nothing.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A tree as this rank sees it.
 pub struct Sides {
@@ -61,12 +65,18 @@ pub struct Shared {
     pub rights: Rights,
     /// Where errors come late.
     pub late: late::Mounts,
+    /// Other ranks go on without this node if it fails: what it wrote of a file that they publish has to be out of its memory.
+    pub several_nodes: bool,
     /// Bytes moved by this rank.
     pub moved: Arc<AtomicU64>,
     /// Nothing new is begun, and pieces are left.
     pub stop: AtomicBool,
     /// Until then the coordinator counts on this rank, in milliseconds since `began`.
-    pub trusted: AtomicU64,
+    trusted: AtomicU64,
+    /// How often it may have ceased to: leases from before were given to others.
+    epoch: AtomicU64,
+    /// Leases that this rank has, by number.
+    held: Mutex<Leases>,
     /// When it began, by its own clock.
     pub began: Instant,
     /// Lines of JSON.
@@ -95,7 +105,12 @@ impl Shared {
     /// Opens everything.
     ///
     /// Errors: one line.
-    pub async fn open(job: Job, rank: usize, says: SyncSender<Said>) -> std::result::Result<Shared, String> {
+    pub async fn open(
+        job: Job,
+        rank: usize,
+        several_nodes: bool,
+        says: SyncSender<Said>,
+    ) -> std::result::Result<Shared, String> {
         let keep = keep(&job);
         let mut sides = Vec::new();
         let mut rights = Rights::default();
@@ -122,9 +137,12 @@ impl Shared {
             keep,
             rights,
             late: late::Mounts::default(),
+            several_nodes,
             moved: Arc::default(),
             stop: AtomicBool::new(false),
             trusted: AtomicU64::new(u64::MAX),
+            epoch: AtomicU64::new(0),
+            held: Mutex::new(Leases { looked: Instant::now(), held: HashMap::new() }),
             began: Instant::now(),
             log,
             says,
@@ -154,16 +172,6 @@ impl Shared {
         WriteSpec { keep: self.keep.clone(), sparse, drop_cache, ..WriteSpec::default() }
     }
 
-    /// Does the coordinator still count on this rank? It may have given its leases to others.
-    pub fn is_trusted(&self) -> bool {
-        (self.began.elapsed().as_millis() as u64) < self.trusted.load(Ordering::Relaxed)
-    }
-
-    /// May a lease be gone on with? Not after a stop, nor where others have it.
-    pub fn may_go_on(&self) -> bool {
-        !self.stop.load(Ordering::Relaxed) && self.is_trusted()
-    }
-
     /// How many requests the slower side takes at once.
     pub fn concurrency(&self) -> usize {
         let of = |sides: &Sides| sides.src.caps().concurrency.max(sides.dst.caps().concurrency);
@@ -173,17 +181,49 @@ impl Shared {
     /// The coordinator heard this rank at `at`: it waits for `patience` from then on before it gives the work to others.
     pub fn trust(&self, at: Instant, patience: Duration) {
         let until = at.saturating_duration_since(self.began) + patience * 2 / 3;
-        self.trusted.store(until.as_millis() as u64, Ordering::Relaxed);
+        // What this rank had when it wasn't heard isn't its own any more.
+        if !self.is_heard(self.trusted.load(Ordering::Acquire)) {
+            self.epoch.fetch_add(1, Ordering::Release);
+        }
+        self.trusted.store(until.as_millis() as u64, Ordering::Release);
+    }
+
+    fn is_heard(&self, until: u64) -> bool {
+        (self.began.elapsed().as_millis() as u64) < until
+    }
+
+    fn leases(&self) -> MutexGuard<'_, Leases> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases of which nothing has moved for too long, told once each, and whether a thread has begun them. This rank doesn't go on
+    /// with them. Those that wait count too where all `slots` threads hang.
+    pub fn hung(&self, slots: usize) -> Vec<(u64, bool)> {
+        let too_long = Duration::from_secs(self.job.hang);
+        let mut leases = self.leases();
+        let passed = leases.looked.elapsed().min(LOOK);
+        leases.looked = Instant::now();
+        let mut hanging = 0;
+        for held in leases.held.values_mut().filter(|held| held.pulse.begun.load(Ordering::Relaxed)) {
+            let steps = held.pulse.steps.load(Ordering::Relaxed);
+            held.silent = if steps == held.steps { held.silent + passed } else { Duration::ZERO };
+            held.steps = steps;
+            hanging += usize::from(held.silent > too_long);
+        }
+        let mut hung = Vec::new();
+        for (number, held) in &leases.held {
+            let begun = held.pulse.begun.load(Ordering::Relaxed);
+            let hangs = if begun { held.silent > too_long } else { hanging >= slots };
+            if hangs && !held.pulse.given_up.swap(true, Ordering::Release) {
+                hung.push((*number, begun));
+            }
+        }
+        hung
     }
 
     /// How the source shows its links.
     pub fn links(&self) -> SourceLinks {
         SourceLinks { follow_dirs: self.job.follow, follow_files: self.job.follow, ..SourceLinks::default() }
-    }
-
-    /// Counts bytes.
-    pub fn moved(&self, bytes: u64) {
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Tells the coordinator.
@@ -222,5 +262,193 @@ impl Shared {
         let line = format!("{}: {}", self.path(root, key), error.message()).replace('\n', " ");
         let vanished = error.kind() == ErrorKind::NotFound && matches!(error.op(), "read" | "copy" | "stat");
         Problem { line, full: error.kind() == ErrorKind::NoSpace, vanished }
+    }
+}
+
+/// Leases as the main thread looks at them.
+struct Leases {
+    looked: Instant,
+    held: HashMap<u64, Seen>,
+}
+
+/// What it saw of one.
+struct Seen {
+    pulse: Arc<Pulse>,
+    steps: u64,
+    silent: Duration,
+}
+
+/// Signs of life of a lease.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    begun: AtomicBool,
+    steps: AtomicU64,
+    /// Others have it.
+    given_up: AtomicBool,
+}
+
+impl Pulse {
+    /// Something moved.
+    pub fn step(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A lease that this rank has, with all that its threads share.
+#[derive(Clone)]
+pub struct Held {
+    shared: Arc<Shared>,
+    /// Its number.
+    pub lease: u64,
+    /// That of its rank when it came.
+    epoch: u64,
+    /// Its signs of life.
+    pub pulse: Arc<Pulse>,
+}
+
+impl Deref for Held {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Held {
+    /// A lease that came just now.
+    pub fn new(shared: &Arc<Shared>, lease: u64) -> Held {
+        let (pulse, epoch) = (Arc::<Pulse>::default(), shared.epoch.load(Ordering::Acquire));
+        let seen = Seen { pulse: pulse.clone(), steps: 0, silent: Duration::ZERO };
+        shared.leases().held.insert(lease, seen);
+        Held { shared: shared.clone(), lease, epoch, pulse }
+    }
+
+    /// A thread has it now.
+    pub fn begin(&self) {
+        self.pulse.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Nobody has it now.
+    pub fn end(self) {
+        self.shared.leases().held.remove(&self.lease);
+    }
+
+    /// Does the coordinator still count on this rank for it? It may have given it to others.
+    pub fn is_trusted(&self) -> bool {
+        // In this order: who sees the time up to which the rank is trusted again sees its new epoch, too.
+        let heard = self.is_heard(self.trusted.load(Ordering::Acquire));
+        heard && self.shared.epoch.load(Ordering::Acquire) == self.epoch && !self.pulse.given_up.load(Ordering::Acquire)
+    }
+
+    /// May it be gone on with? Not after a stop, nor where others have it.
+    pub fn may_go_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed) && self.is_trusted()
+    }
+
+    /// That nothing more is done, if others have it.
+    ///
+    /// Errors: `Cancelled`.
+    pub fn check(&self) -> Result<()> {
+        self.pulse.step();
+        match self.is_trusted() {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Cancelled, "copy", "was given to others")),
+        }
+    }
+
+    /// Counts bytes.
+    pub fn moved(&self, bytes: u64) {
+        self.pulse.step();
+        self.shared.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+pub(crate) mod tests {
+    use super::*;
+    use std::{
+        path::Path,
+        sync::mpsc::{Receiver, sync_channel},
+    };
+
+    /// A job of a tree on this machine.
+    pub fn job(verb: Verb, src: &Path, dst: &Path) -> Job {
+        use std::os::unix::ffi::OsStrExt as _;
+        let raw = |path: &Path| crate::work::Raw::from(path.as_os_str().as_bytes());
+        Job {
+            verb,
+            roots: vec![Root { src: raw(src), dst: raw(dst), one: None }],
+            preserve: true,
+            xattrs: false,
+            sparse: false,
+            direct: false,
+            follow: false,
+            delete: false,
+            contents: false,
+            dry_run: false,
+            verbose: false,
+            quiet: false,
+            progress: None,
+            resuming: false,
+            patience: 60,
+            hang: 600,
+            log: None,
+        }
+    }
+
+    /// What a rank shares that does this job, and what it says.
+    pub async fn rank(job: Job) -> (Arc<Shared>, Receiver<Said>) {
+        let (says, said) = sync_channel(crate::rank::SAID);
+        let shared = Shared::open(job, 1, false, says).await.unwrap();
+        shared.prepare().await;
+        (Arc::new(shared), said)
+    }
+
+    async fn some(hang: u64) -> (tempfile::TempDir, Arc<Shared>) {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("src")).unwrap();
+        let (shared, _) =
+            rank(Job { hang, ..job(Verb::Dcp, &temp.path().join("src"), &temp.path().join("dst")) }).await;
+        (temp, shared)
+    }
+
+    #[tokio::test]
+    async fn a_rank_that_was_not_heard_has_lost_what_it_had() {
+        let (_temp, shared) = some(600).await;
+        let patience = Duration::from_secs(600);
+        shared.trust(Instant::now(), patience);
+        let before = Held::new(&shared, 1);
+        assert!(before.may_go_on() && before.check().is_ok());
+        shared.trust(Instant::now(), Duration::ZERO);
+        let during = Held::new(&shared, 2);
+        assert!(!before.is_trusted() && !during.is_trusted());
+        shared.trust(Instant::now(), patience);
+        let after = Held::new(&shared, 3);
+        assert!(!before.is_trusted() && !during.is_trusted() && after.is_trusted());
+        assert_eq!(before.check().unwrap_err().kind(), ErrorKind::Cancelled);
+        shared.trust(Instant::now(), patience);
+        assert!(after.is_trusted(), "it was heard all the time");
+    }
+
+    #[tokio::test]
+    async fn a_lease_of_which_nothing_moves_hangs() {
+        let (_temp, shared) = some(0).await;
+        let leases: Vec<Held> = (1..=3).map(|number| Held::new(&shared, number)).collect();
+        leases[0].begin();
+        leases[1].begin();
+        let look = |moves: &[usize]| {
+            moves.iter().for_each(|at| leases[*at].pulse.step());
+            std::thread::sleep(Duration::from_millis(1));
+            let mut hung = shared.hung(2);
+            hung.sort_unstable();
+            hung
+        };
+        assert_eq!(look(&[0, 1]), []);
+        assert_eq!([look(&[1]), look(&[1])].concat(), [(1, true)], "told once");
+        assert!(!leases[0].is_trusted() && leases[1].is_trusted() && leases[2].is_trusted());
+        // No thread is left for the one that waits.
+        assert_eq!([look(&[]), look(&[])].concat(), [(2, true), (3, false)]);
+        leases.into_iter().for_each(Held::end);
+        assert!(shared.leases().held.is_empty());
     }
 }

@@ -7,12 +7,14 @@ use crate::{
 };
 use haul_core::Kind;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 const RANKS: usize = 5;
 const LARGE: u64 = 200 << 20;
+/// Files that a rank tells of at once, and keeps to itself at the end of a directory.
+const FILES: usize = 3;
 
 /// Numbers by chance, the same for one seed.
 struct Chance(u64);
@@ -41,13 +43,30 @@ fn job(verb: Verb, delete: bool) -> Job {
         progress: None,
         resuming: false,
         patience: 1,
+        hang: 1,
         log: None,
     }
 }
 
 fn item(key: String, size: u64, ino: Option<u64>) -> Item {
     let linked = ino.map(|ino| Pin { ino, ctime: (0, 0) });
-    Item { key: Raw::from(key), kind: Kind::File, size, mtime: (0, 0), pin: linked, task: Task::Copy, linked }
+    Item {
+        key: Raw::from(key),
+        kind: Kind::File,
+        size,
+        mtime: (0, 0),
+        pin: linked,
+        on_root: true,
+        task: Task::Copy,
+        linked,
+    }
+}
+
+/// A step of what a rank does with a lease: it may be lost before each.
+enum Step {
+    Say(Box<Said>),
+    /// A file is there now.
+    Copy(Raw),
 }
 
 /// What a source holds, and what was done with it.
@@ -59,6 +78,8 @@ struct World {
     partial: BTreeSet<Vec<u8>>,
     finished: BTreeSet<Vec<u8>>,
     deleted: BTreeSet<Vec<u8>>,
+    /// Directories of which a listing missed something.
+    unsure: BTreeSet<Vec<u8>>,
     failing: bool,
 }
 
@@ -82,8 +103,52 @@ impl World {
             );
             open.extend(below);
         }
-        let (there, pieces, partial, finished, deleted) = Default::default();
-        World { dirs, there, pieces, partial, finished, deleted, failing }
+        let (there, pieces, partial, finished, deleted, unsure) = Default::default();
+        World { dirs, there, pieces, partial, finished, deleted, unsure, failing }
+    }
+
+    /// Looks at a directory as `dirs::look` does: the last files aren't told of for others, and are dealt with before the lease ends.
+    fn look(&mut self, lease: u64, dir: &[u8], after: Option<&Raw>, chance: &mut Chance) -> Vec<Step> {
+        let (dirs, files) = self.dirs[dir].clone();
+        let mut all: Vec<(Raw, Option<Item>)> = dirs.into_iter().map(|dir| (dir, None)).collect();
+        all.extend(files.into_iter().map(|file| (file.key.clone(), Some(file))));
+        if has_extra(dir) {
+            all.extend(["x", "y/"].map(|name| (Raw::from([dir, name.as_bytes()].concat()), None)));
+        }
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let (mut steps, mut found, mut told) = (Vec::new(), Found::default(), after.is_some());
+        for (key, file) in all.into_iter().filter(|(key, _)| after.is_none_or(|after| key > after)) {
+            // What it holds passed by what is told of already.
+            if chance.below(40) == 0 {
+                found.unsure = true;
+                self.unsure.insert(dir.to_vec());
+            }
+            found.last = Some(key.clone());
+            match file {
+                Some(file) if file.linked.is_some() => found.linked.push(file),
+                Some(file) if file.size >= LARGE => found.large.push(file),
+                Some(file) => found.files.push(file),
+                None if key.ends_with(b"x") || key.ends_with(b"y/") => found.extra.push(key),
+                None => found.dirs.push((key, true)),
+            }
+            if found.files.len() == FILES {
+                told = true;
+                steps.push(Step::Say(Box::new(Said::Found(lease, std::mem::take(&mut found)))));
+            }
+        }
+        let own = std::mem::take(&mut found.files);
+        if told || (Found { last: None, ..found.clone() }) != Found::default() {
+            found.own = own.clone();
+            steps.push(Step::Say(Box::new(Said::Found(lease, found))));
+        }
+        // Its rank was stopped, or not heard, before the end of them.
+        let undone = chance.below(5) == 0;
+        let done = own.len() - usize::from(undone).min(own.len());
+        let failing = |item: &Item| self.failing && item.key.ends_with(b"f3");
+        let problems = own[..done].iter().filter(|item| failing(item)).map(|_| f3()).collect();
+        steps.extend(own[..done].iter().filter(|item| !failing(item)).map(|item| Step::Copy(item.key.clone())));
+        steps.push(Step::Say(Box::new(Said::Done(lease, Done { undone, problems, ..Done::default() }))));
+        steps
     }
 
     fn find(&self, key: &[u8]) -> Vec<Item> {
@@ -91,33 +156,19 @@ impl World {
     }
 
     /// Does a lease; gives what is said of it.
-    fn work(&mut self, lease: u64, work: &Work) -> Vec<Said> {
+    fn work(&mut self, lease: u64, work: &Work, chance: &mut Chance) -> Vec<Step> {
+        if let Work::Dir { key, after, .. } = work {
+            return self.look(lease, key, after.as_ref(), chance);
+        }
         let mut done = Done::default();
         let mut said = Vec::new();
         match work {
-            Work::Dir { key, after, .. } => {
-                let (dirs, files) = self.dirs[key.as_slice()].clone();
-                // The rest was told by who had it before.
-                if after.is_none() {
-                    let mut found = Found { last: Raw::from("~"), ..Found::default() };
-                    found.dirs = dirs.into_iter().map(|dir| (dir, true)).collect();
-                    for file in files {
-                        match (file.linked, file.size >= LARGE) {
-                            (Some(_), _) => found.linked.push(file),
-                            (None, true) => found.large.push(file),
-                            (None, false) => found.files.push(file),
-                        }
-                    }
-                    found.extra =
-                        vec![Raw::from([key.as_slice(), b"x"].concat()), Raw::from([key.as_slice(), b"y/"].concat())];
-                    said.push(Said::Found(lease, found));
-                }
-            }
+            Work::Dir { .. } => unreachable!("looked at above"),
             Work::Files { items, .. } => {
                 for (number, item) in items.iter().enumerate() {
                     if self.failing && item.key.ends_with(b"f3") {
                         done.failed.push(number as u32);
-                        done.problems.push(Problem { line: "f3".into(), full: false, vanished: false });
+                        done.problems.push(f3());
                     } else {
                         self.there.insert(item.key.to_vec());
                     }
@@ -136,7 +187,7 @@ impl World {
                 done.began = Some(Began::Anew(Raw::from(token)));
             }
             Work::Piece { item, offset, .. } if self.failing && item.key.ends_with(b"f3") && *offset > 0 => {
-                done.problems.push(Problem { line: "f3".into(), full: false, vanished: false });
+                done.problems.push(f3());
             }
             Work::Piece { item, len, .. } => {
                 // A part of it is told before the rest.
@@ -178,8 +229,17 @@ impl World {
         }
         done.totals = Totals::default();
         said.push(Said::Done(lease, done));
-        said
+        said.into_iter().map(|said| Step::Say(Box::new(said))).collect()
     }
+}
+
+/// Does the destination alone have something in this directory?
+fn has_extra(dir: &[u8]) -> bool {
+    !dir.ends_with(b"d2/")
+}
+
+fn f3() -> Problem {
+    Problem { line: "f3".into(), full: false, vanished: false }
 }
 
 fn play(seed: u64, failing: bool) {
@@ -190,7 +250,9 @@ fn play(seed: u64, failing: bool) {
     let left = Left { key: Raw::from("gone"), token: Raw::from("gone#"), pin, pieces: vec![(0, 1, 1)] };
     world.partial.insert(left.token.to_vec());
     let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::from([((0, 99), left)]));
-    let mut under_way: Vec<(usize, Vec<Said>)> = Vec::new();
+    let mut under_way: Vec<(usize, VecDeque<Step>)> = Vec::new();
+    let (mut silent, mut mute, mut hung) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+    let (mut holders, mut told_unsure) = (BTreeMap::new(), BTreeSet::new());
     for turn in 0.. {
         assert!(turn < 100_000, "seed {seed}: it doesn't end");
         if state.is_done() {
@@ -200,16 +262,51 @@ fn play(seed: u64, failing: bool) {
         if state.held(rank) < 4
             && let Some((lease, work)) = state.next(rank)
         {
-            let said = world.work(lease, &work);
-            under_way.push((rank, said));
+            let steps = world.work(lease, &work, chance);
+            holders.insert(lease, (rank, work));
+            under_way.push((rank, steps.into()));
         }
-        // A rank is lost, and what it says comes all the same, late.
+        // A rank is lost. It does no more, or what it does and says comes all the same, late.
         if chance.below(60) == 0 {
             state.lost(rank);
+            holders.retain(|_, (of, _)| *of != rank);
+            if chance.below(2) == 0 {
+                silent.extend(under_way.extract_if(.., |(of, _)| *of == rank));
+                mute.insert(rank);
+            }
         }
-        if !under_way.is_empty() && chance.below(2) == 0 {
-            let (rank, said) = under_way.remove(chance.below(under_way.len() as u64) as usize);
-            said.into_iter().for_each(|said| state.take(rank, said));
+        // One that does all it had is heard again.
+        if chance.below(40) == 0 && !mute.contains(&rank) {
+            state.back(rank);
+        }
+        // A thread hangs, and does its lease all the same when it wakes up.
+        if chance.below(60) == 0
+            && let Some((lease, (_, work))) = holders.iter().find(|(_, (of, _))| *of == rank)
+            && hung.entry(work.name()).or_insert(0) < &mut 2
+        {
+            *hung.entry(work.name()).or_insert(0) += 1;
+            let lease = *lease;
+            holders.remove(&lease);
+            state.hung(rank, &[(lease, true)]);
+        }
+        if !under_way.is_empty() {
+            let one = chance.below(under_way.len() as u64) as usize;
+            let (rank, steps) = &mut under_way[one];
+            match steps.pop_front() {
+                Some(Step::Say(said)) => {
+                    if let Said::Found(lease, Found { unsure: true, .. }) = &*said
+                        && let Some((_, Work::Dir { key, .. })) = holders.get(lease)
+                    {
+                        told_unsure.insert(key.to_vec());
+                    }
+                    if let Said::Done(lease, _) = &*said {
+                        holders.remove(lease);
+                    }
+                    state.take(*rank, *said);
+                }
+                Some(Step::Copy(key)) => _ = world.there.insert(key.to_vec()),
+                None => _ = under_way.swap_remove(one),
+            }
         }
     }
     let names = |world: &World| world.dirs.values().flat_map(|(_, files)| files.clone()).collect::<Vec<_>>();
@@ -223,8 +320,10 @@ fn play(seed: u64, failing: bool) {
     }
     assert_eq!(world.finished.len(), world.dirs.len(), "seed {seed}");
     // Who was given up and hasn't said what he began keeps it from us.
-    for said in under_way.iter().flat_map(|(_, said)| said) {
-        if let Said::Done(_, Done { began: Some(Began::Anew(token)), .. }) = said {
+    for step in under_way.iter().chain(&silent).flat_map(|(_, steps)| steps) {
+        if let Step::Say(said) = step
+            && let Said::Done(_, Done { began: Some(Began::Anew(token)), .. }) = &**said
+        {
             world.partial.remove(token.as_slice());
         }
     }
@@ -232,7 +331,19 @@ fn play(seed: u64, failing: bool) {
     let kept = BTreeSet::from_iter((state.errors > 0).then(|| b"gone#".to_vec()));
     assert_eq!(world.partial, kept, "seed {seed}: partial files that nobody goes on with");
     match state.errors {
-        0 => assert!(world.dirs.keys().all(|dir| world.deleted.contains(&[&dir[..], b"x"].concat())), "seed {seed}"),
+        // Of a lost rank it isn't known what it saw, and a directory that is looked at again may be seen whole.
+        0 => {
+            let gone = |dir: &Vec<u8>, name: &str| world.deleted.contains(&[dir, name.as_bytes()].concat());
+            for dir in world.dirs.keys().filter(|dir| has_extra(dir) && !world.unsure.contains(*dir)) {
+                assert!(gone(dir, "x") && gone(dir, "y/"), "seed {seed}: something is left in {dir:?}");
+            }
+            for dir in &told_unsure {
+                assert!(
+                    !gone(dir, "x") && !gone(dir, "y/"),
+                    "seed {seed}: deleted in {dir:?}, which wasn't seen whole"
+                );
+            }
+        }
         _ => assert!(world.deleted.is_empty(), "seed {seed}: deleted after an error"),
     }
 }
@@ -258,6 +369,78 @@ fn what_is_told_of_a_piece_is_not_done_again() {
     state.take(2, Said::Done(lease, Done { crc: Some(8), totals, ..Done::default() }));
     assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (1000, rest, 8))));
     assert_eq!(state.totals.bytes, len);
+}
+
+#[test]
+fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let files = vec![item("a".into(), 10, None), item("b".into(), 10, None)];
+    state.take(0, Said::Found(look, Found { files, ..Found::default() }));
+    state.take(0, Said::Done(look, Done::default()));
+    for rank in [1, 2, 3] {
+        let (lease, work) = state.next(rank).unwrap();
+        assert!(matches!(work, Work::Files { .. }));
+        assert!(state.next(rank).is_none());
+        // One that only waits for a thread says nothing against the file system.
+        if rank == 1 {
+            state.hung(rank, &[(lease, false)]);
+            assert_eq!(state.held(rank), 1, "no thread of it is free");
+            let (lease, _) = state.next(4).unwrap();
+            state.hung(4, &[(lease, true)]);
+        } else {
+            state.hung(rank, &[(lease, true)]);
+        }
+        assert_eq!(state.errors, u64::from(rank == 3));
+    }
+    let line = "/s/a: was given up, since a file system did not answer 3 times";
+    assert_eq!(state.problems.iter().map(|problem| problem.line.as_str()).collect::<Vec<_>>(), [line]);
+    // The directory is finished, and the job ends without the threads that hang.
+    let (lease, work) = state.next(0).unwrap();
+    assert!(matches!(work, Work::Finish { .. }));
+    state.take(0, Said::Done(lease, Done::default()));
+    assert!(state.is_done());
+}
+
+#[test]
+fn pieces_that_hang_on_one_node_are_not_the_end_of_a_file() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 8, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
+    state.take(0, Said::Found(look, found));
+    let (begin, _) = state.next(0).unwrap();
+    let began = Some(Began::Anew(Raw::from("hidden")));
+    state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
+    let pieces: Vec<(u64, bool)> = (0..5).map(|_| (state.next(1).unwrap().0, true)).collect();
+    state.hung(1, &pieces);
+    assert_eq!((state.errors, state.held(1)), (0, 5));
+    let again: Vec<Work> = (0..5).map(|_| state.next(2).unwrap().1).collect();
+    assert!(again.iter().all(|work| matches!(work, Work::Piece { .. })));
+}
+
+#[test]
+fn what_a_late_step_may_have_moved_is_set_right_at_the_end() {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new());
+    let (look, _) = state.next(0).unwrap();
+    let found = Found { files: vec![item("f".into(), 10, None)], ..Found::default() };
+    state.take(0, Said::Found(look, found));
+    state.take(0, Said::Done(look, Done::default()));
+    let (first, _) = state.next(1).unwrap();
+    state.lost(1);
+    let (second, _) = state.next(0).unwrap();
+    state.take(0, Said::Done(second, Done::default()));
+    let finish = |state: &mut Coordinator| {
+        let Some((lease, Work::Finish { dirs })) = state.next(0) else { panic!("nothing to finish") };
+        assert_eq!(dirs.iter().map(|(_, _, key, _)| key.to_vec()).collect::<Vec<_>>(), [b""]);
+        state.take(0, Said::Done(lease, Done::default()));
+    };
+    finish(&mut state);
+    assert!(state.is_done(), "nobody waits for one who isn't heard");
+    state.back(1);
+    assert!(!state.is_done() && state.next(0).is_none(), "it is about to say that it has left the lease");
+    state.take(1, Said::Done(first, Done { undone: true, ..Done::default() }));
+    finish(&mut state);
+    assert!(state.is_done());
 }
 
 #[test]

@@ -18,12 +18,15 @@ pub struct Node {
     /// It isn't a directory of the job's.
     alone: bool,
     finishing: bool,
+    /// Its listing may have missed something.
+    doubted: bool,
 }
 
 impl Node {
     /// One that is copied; waits for its listing.
     pub fn growing(parent: Option<u32>, root: u16, key: Raw, new: bool) -> Node {
-        Node { parent, root, key, pending: 1, new, going: false, alone: false, finishing: false }
+        let (going, alone, finishing, doubted) = Default::default();
+        Node { parent, root, key, pending: 1, new, going, alone, finishing, doubted }
     }
 
     /// One that is deleted.
@@ -78,6 +81,18 @@ impl Tree {
     /// Is it to be deleted?
     pub fn is_going(&self, node: u32) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.going)
+    }
+
+    /// Its listing may have missed something.
+    pub fn doubt(&mut self, node: u32) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.doubted = true;
+        }
+    }
+
+    /// The key of a directory of which the listing may have missed something.
+    pub fn doubted(&self, node: u32) -> Option<Raw> {
+        self.nodes.get(&node).filter(|node| node.doubted).map(|node| node.key.clone())
     }
 
     /// Who looked at it gave it its attributes too.

@@ -66,6 +66,8 @@ pub struct Job {
     pub resuming: bool,
     /// Seconds after which a rank that says nothing is given up.
     pub patience: u64,
+    /// Seconds after which a lease of which nothing moves hangs in a file system.
+    pub hang: u64,
     /// Where each rank writes what it does, with `.RANK` behind it.
     pub log: Option<String>,
 }
@@ -92,8 +94,11 @@ pub struct Item {
     pub size: u64,
     /// Seconds and nanoseconds.
     pub mtime: (i64, u32),
-    /// Which version of it; `None` where other ranks can't tell it.
+    /// Which version of it.
     pub pin: Option<Pin>,
+    /// It is on the device of its root, of which each rank knows its own number. Those of devices that are mounted below it aren't
+    /// known.
+    pub on_root: bool,
     /// What is to be done with it.
     pub task: Task,
     /// Its inode, where it has several names.
@@ -127,8 +132,9 @@ fn pair(time: Mtime) -> (i64, u32) {
 impl Item {
     /// Of a listed entry. `device` is that of the root here.
     pub fn of(entry: &Entry, device: u64, task: Task) -> Item {
-        let inode = entry.version.as_ref().and_then(Inode::of).filter(|inode| inode.dev == device);
+        let inode = entry.version.as_ref().and_then(Inode::of);
         let pin = inode.map(|inode| Pin { ino: inode.ino, ctime: pair(inode.ctime) });
+        let on_root = inode.is_some_and(|inode| inode.dev == device);
         let several = entry.kind == Kind::File && entry.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
         Item {
             key: Raw::from(entry.key.as_bytes()),
@@ -136,8 +142,9 @@ impl Item {
             size: entry.size,
             mtime: entry.mtime.map_or((0, 0), pair),
             pin,
+            on_root,
             task,
-            linked: pin.filter(|_| several),
+            linked: pin.filter(|_| several && on_root),
         }
     }
 
@@ -148,10 +155,19 @@ impl Item {
 
     /// The version that it must have, for a rank on which the root has this device.
     pub fn version(&self, device: u64) -> Option<haul_core::Version> {
-        let Pin { ino, ctime } = self.pin?;
+        let Pin { ino, ctime } = self.pin.filter(|_| self.on_root)?;
         let time = |(secs, nanos)| Mtime::new(secs, nanos);
         let inode = Inode { dev: device, ino, ctime: time(ctime), mtime: time(self.mtime), size: self.size };
         Some(inode.to_version())
+    }
+
+    /// Is this still that version, on whatever device?
+    pub fn is_still(&self, now: &Entry) -> bool {
+        let Some(Pin { ino, ctime }) = self.pin else { return true };
+        let inode = now.version.as_ref().and_then(Inode::of);
+        inode.is_some_and(|now| {
+            (now.ino, pair(now.ctime), pair(now.mtime), now.size) == (ino, ctime, self.mtime, self.size)
+        })
     }
 }
 
@@ -283,25 +299,58 @@ pub enum Work {
     },
 }
 
-/// What a look at a directory found so far, up to `last`.
+impl Work {
+    /// Tree and first name, by which people know it.
+    pub fn name(&self) -> (u16, Raw) {
+        match self {
+            Work::Dir { root, key, .. } | Work::Remove { root, key, .. } | Work::Discard { root, key, .. } => {
+                (*root, key.clone())
+            }
+            Work::Begin { root, item, .. } | Work::Piece { root, item, .. } | Work::Publish { root, item, .. } => {
+                (*root, item.key.clone())
+            }
+            Work::Files { root, items, .. } => (*root, items.first().map(|item| item.key.clone()).unwrap_or_default()),
+            Work::Links { root, names } => {
+                (*root, names.first().map(|(_, _, item)| item.key.clone()).unwrap_or_default())
+            }
+            Work::Delete { root, keys, .. } => (*root, keys.first().cloned().unwrap_or_default()),
+            Work::Finish { dirs } | Work::Rmdir { dirs } => {
+                dirs.first().map(|(root, _, key, _)| (*root, key.clone())).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// What a look at a directory found since its lease last told of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Directories, and whether they are new to the destination.
     pub dirs: Vec<(Raw, bool)>,
     /// Files for one lease.
     pub files: Vec<Item>,
+    /// Files that who looked deals with before the lease ends. If he is lost, they are files for another lease.
+    pub own: Vec<Item>,
     /// Files with several names.
     pub linked: Vec<Item>,
     /// Files that go in pieces.
     pub large: Vec<Item>,
     /// What only the destination has: directories end in `/`.
     pub extra: Vec<Raw>,
-    /// The last key that was looked at.
-    pub last: Raw,
+    /// All up to this key is told by now: who takes over looks at what follows it. `None` where he looks at all of it.
+    pub last: Option<Raw>,
+    /// A name vanished while it was listed, and may be there under another that was passed by already: nothing is proved to be
+    /// missing in this directory.
+    pub unsure: bool,
     /// Files and bytes that are to be dealt with.
     pub files_seen: u64,
     /// Their bytes.
     pub bytes_seen: u64,
+    /// What was counted.
+    pub totals: Totals,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
+    /// Lines for `--verbose`, and for what a check found.
+    pub lines: Vec<String>,
 }
 
 /// An error, as every rank prints it.
@@ -399,8 +448,17 @@ pub enum Said {
     Part(u64, u64, u64),
     /// A lease ended.
     Done(u64, Done),
-    /// The rank lives: number of the beat, bytes moved so far, it was told to stop.
-    Beat(u64, u64, bool),
+    /// The rank lives.
+    Beat {
+        /// Which sign of life.
+        number: u64,
+        /// Bytes moved so far.
+        moved: u64,
+        /// It was told to stop.
+        stop: bool,
+        /// Leases that hang in a file system since the last beat, and whether a thread has begun them.
+        hung: Vec<(u64, bool)>,
+    },
     /// It takes part with so many threads, or why it can't.
     Ready(Result<usize, String>),
     /// It has nothing to do any more.
@@ -414,6 +472,8 @@ pub struct Proof {
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
+    /// The same of each destination's folder, if it is there.
+    pub targets: Vec<Option<(u64, String)>>,
 }
 
 /// From the coordinator to a rank.
