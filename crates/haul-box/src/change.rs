@@ -173,7 +173,12 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
     let same = made.size() == source.size() && !matches!(made.hashes().agree(&source.hashes()), Some((_, false)));
     if !same {
         let why = "the service's copy has other bytes than what it copied";
-        return Err(Error::new(ErrorKind::Corrupt, OP, why).with_key(&item.to));
+        // What was moved is the source itself.
+        let left = match item.how {
+            CopyHow::Rename => "",
+            _ => take_back(service, &item.to, &made, mtime).await.map_or("; it could not be taken back", |()| ""),
+        };
+        return Err(Error::new(ErrorKind::Corrupt, OP, format!("{why}{left}")).with_key(&item.to));
     }
     service.downloads.forget(&source.id);
     if item.how == CopyHow::Rename {

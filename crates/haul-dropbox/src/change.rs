@@ -270,7 +270,13 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
         serde_json::from_value::<Facts>(made["metadata"].clone()).ok().and_then(|facts| facts.entry(item.to.clone()));
     let Some(made) = made else { return Err(Fault::broken("the service gave no receipt (a rev)").at(OP, &item.to)) };
     if made.size != entry.size || matches!(made.hashes.agree(&entry.hashes), Some((_, false))) {
-        return fails(ErrorKind::Corrupt, "size or checksum mismatch after copy");
+        // It would have its source's size and time. What was moved is the source itself.
+        let gone = match item.how {
+            CopyHow::Copy => delete(service, vec![(item.to.clone(), made.version)]).await,
+            _ => Vec::new(),
+        };
+        let left = if gone.iter().all(Result::is_ok) { "" } else { "; it could not be removed" };
+        return fails(ErrorKind::Corrupt, &format!("size or checksum mismatch after copy{left}"));
     }
     if item.how != CopyHow::Copy {
         service.release(&from);

@@ -173,7 +173,8 @@ async fn duplicate(
     let same = copy.size == there.size && !matches!(copy.hashes().agree(&there.hashes()), Some((_, false)));
     if !same {
         let why = "the service's copy has other bytes than what it copied";
-        return Err(Error::new(ErrorKind::Corrupt, "copy", why).with_key(&item.to));
+        let left = take_back(service, &item.to, &copy, mtime).await.map_or("; it could not be taken back", |()| "");
+        return Err(Error::new(ErrorKind::Corrupt, "copy", format!("{why}{left}")).with_key(&item.to));
     }
     service.saw(&item.to);
     if let Some(mtime) = mtime.filter(|mtime| copy.mtime().is_none_or(|there| there.secs() != mtime.secs())) {

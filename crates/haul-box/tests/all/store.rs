@@ -633,5 +633,20 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         let error = write(&first, "d/f").await.expect_err("other bytes");
         assert!(error.message().contains("; it could not be taken back ("), "{error:?}");
         assert_eq!(store.stat(&Key::new("d/f")).await.expect("there").mtime, shifted, "{size}");
+        let item = CopyItem {
+            from: Key::new("d/f"),
+            want: None,
+            size: size,
+            to: Key::new("d/copy"),
+            spec: WriteSpec::default(),
+            how: CopyHow::Copy,
+        };
+        let from = store.caps().domain.as_ref().expect("one").place.clone();
+        let batch = || CopyBatch { from: from.clone(), items: vec![item.clone()], links: Default::default() };
+        sim.spoil(1);
+        let copied = store.copy(batch(), Default::default()).await;
+        assert_eq!(copied[0].as_ref().expect_err("other bytes").kind(), ErrorKind::Corrupt, "{size}");
+        assert_eq!(sim.content("d/copy"), None, "{size}");
+        assert!(store.copy(batch(), Default::default()).await[0].is_ok(), "{size}");
     }
 }

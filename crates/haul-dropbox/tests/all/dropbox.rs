@@ -257,6 +257,36 @@ async fn folders_are_asked_about_once() {
     assert!(names.iter().all(|name| service.all()[&format!("/box/{name}")].as_deref() == Some(&b"third"[..])));
 }
 
+/// A content that came out wrong doesn't stay with the size and the time that the next run looks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_stored_wrongly_doesnt_stay() {
+    let service = start(Settings::default());
+    let store = open(&service, "box", &[]);
+    put(&*store, "old", b"first", WriteSpec::default()).await.expect("written");
+    for name in ["new", "old"] {
+        service.spoil(1);
+        let error = put(&*store, name, b"other", WriteSpec::default()).await.expect_err("other bytes");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}: {error:?}");
+        assert!(!service.all().contains_key(&format!("/box/{name}")), "{name}: its versions stay in the history");
+        put(&*store, name, b"other", WriteSpec::default()).await.expect("written");
+    }
+    let item = CopyItem {
+        from: Key::new("new"),
+        want: None,
+        size: 5,
+        to: Key::new("copy"),
+        spec: WriteSpec::default(),
+        how: CopyHow::Copy,
+    };
+    let from = store.caps().domain.as_ref().expect("one").place.clone();
+    let batch = || CopyBatch { from: from.clone(), items: vec![item.clone()], links: Default::default() };
+    service.spoil(1);
+    let copied = store.copy(batch(), Default::default()).await;
+    assert_eq!(copied[0].as_ref().expect_err("other bytes").kind(), ErrorKind::Corrupt);
+    assert!(!service.all().contains_key("/box/copy"));
+    assert!(store.copy(batch(), Default::default()).await[0].is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_renewed_once_and_throttling_is_told() {
     let service = start(Settings::default());

@@ -333,6 +333,21 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         assert!(error.message().contains("; it could not be taken back ("), "{error:?}");
         let there = store.stat(&Key::new("d/third")).await.expect("there");
         assert_eq!(there.mtime, Some(Mtime::new(1_600_000_000 - 86_400, 0)), "{drive_type} {size}");
+        let item = CopyItem {
+            from: Key::new("d/new"),
+            want: None,
+            size: size as u64,
+            to: Key::new("d/copy"),
+            spec: WriteSpec::default(),
+            how: CopyHow::Copy,
+        };
+        let from = store.caps().domain.as_ref().expect("one").place.clone();
+        let batch = || CopyBatch { from: from.clone(), items: vec![item.clone()], links: Default::default() };
+        drive.spoil(1);
+        let copied = store.copy(batch(), Default::default()).await;
+        assert_eq!(copied[0].as_ref().expect_err("other bytes").kind(), ErrorKind::Corrupt, "{size}");
+        assert_eq!(drive.content("d/copy"), None, "{size}");
+        assert!(store.copy(batch(), Default::default()).await[0].is_ok(), "{size}");
     }
 }
 

@@ -331,7 +331,10 @@ impl Drive {
         let name = name.unwrap_or(&item.name);
         self.free(parent, name, None, false)?;
         let kind = match item.kind {
-            Kind::File { bytes, sha1, .. } => Kind::File { bytes, sha1, versions: 1, history: Vec::new() },
+            Kind::File { bytes, .. } => {
+                let bytes = self.spoilt(bytes);
+                Kind::File { sha1: sha1(&bytes), bytes, versions: 1, history: Vec::new() }
+            }
             other => other,
         };
         Ok(self.add(parent, name, kind, Some(item.mtime)))

@@ -199,6 +199,11 @@ impl Dropbox {
         self.shared.state().headers.clone()
     }
 
+    /// So many contents to come are stored with another byte than they had.
+    pub fn spoil(&self, times: usize) {
+        self.shared.state().tree.spoils = times;
+    }
+
     /// Puts a file there.
     pub fn put(&self, path: &str, bytes: &[u8]) {
         let mut state = self.shared.state();
