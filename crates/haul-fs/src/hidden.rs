@@ -23,6 +23,9 @@ const OWNER: usize = 1 + 16 + 8;
 const NAME_MAX: usize = 255;
 const SUFFIX_MAX: usize = 16;
 
+/// How names end that files have which were put aside.
+const OLD: &[u8] = b".old";
+
 /// Who will give a hidden file its name, or remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -79,6 +82,16 @@ pub(super) fn temp_name(owner: Owner, name: &[u8], Suffix(suffix): Suffix<'_>) -
 /// True for names that [`temp_name`] makes.
 pub(super) fn is_temp(name: &[u8]) -> bool {
     owner(name).is_some()
+}
+
+/// The name of the file that was put aside under this one, by a run that reached this disk through an SFTP server without a rename that
+/// replaces. Until that file has another, this is all that there is of it.
+pub(super) fn put_aside(hidden: &[u8]) -> Option<&[u8]> {
+    let name = hidden.get(MARK.len() + DIGITS + 1..)?.strip_suffix(OLD)?;
+    // FNV-1a.
+    let of = name.iter().fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    let aside = [MARK, format!("{of:08x}{:08x}.", check(of)).as_bytes(), name, OLD].concat();
+    (aside == hidden).then_some(name)
 }
 
 /// True for a hidden name whose owner has surely ended: nobody will come for it.
@@ -160,6 +173,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_sftp_put_aside_is_known() {
+        let aside = b".haul-e30c2799c19cc4a5.f.old";
+        assert!(is_temp(aside) && !is_dead(aside));
+        assert_eq!(put_aside(aside), Some(&b"f"[..]));
+        assert_eq!(put_aside(&temp_name(Owner::Anybody, b"f", Suffix(".old"))), None);
     }
 
     #[test]

@@ -521,6 +521,21 @@ async fn a_suffix_never_leads_out_of_the_folder() {
 }
 
 #[tokio::test]
+async fn a_cleanup_removes_no_files_last_copy() {
+    let temp = tempdir().unwrap();
+    let store = open(temp.path(), Links::Skip);
+    // As it is put aside through an SFTP server that can't replace.
+    let aside = temp.path().join(".haul-e30c2799c19cc4a5.f.old");
+    let cleanup = Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("") };
+    fs::write(&aside, "all that there is of f").unwrap();
+    assert!(store.admin().unwrap().cleanup(cleanup.clone()).await.unwrap().found.is_empty());
+    assert!(aside.exists());
+    fs::write(temp.path().join("f"), "newer").unwrap();
+    assert_eq!(store.admin().unwrap().cleanup(cleanup).await.unwrap().found.len(), 1);
+    assert!(!aside.exists());
+}
+
+#[tokio::test]
 async fn comparing_attributes_opens_no_directory() {
     let temp = tempdir().unwrap();
     fs::create_dir(temp.path().join("shut")).unwrap();
