@@ -311,7 +311,11 @@ impl Channel {
             return Err(Error::new(ErrorKind::Unsupported, "connect", why));
         }
         match self.first.share(QUESTION).ask(0, &Request::Listen(tcp.ports))?.answer().await? {
-            Answer::Listens(listening) => Ok(listening),
+            Answer::Listens(listening) if tcp.ports.allow(listening.port) => Ok(listening),
+            Answer::Listens(listening) => {
+                let why = format!("haul there names port {}, which it was not asked for", listening.port);
+                Err(Error::new(ErrorKind::Denied, "connect", why))
+            }
             _ => Err(unexpected()),
         }
     }

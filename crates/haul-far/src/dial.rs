@@ -186,9 +186,11 @@ impl Call {
                 let patience = opening.patience(patience);
                 let haul_ssh::Pipe { input, output, .. } = &mut opening.pipe;
                 if let Some(program) = program {
-                    // However long the line takes for it; the host's silence ends the session.
-                    if let Err(error) = program.offer(output, input).await {
-                        return Err(beside(&error, &opening.failed().await));
+                    if let Err(error) = program.offer(output, input, patience).await {
+                        return Err(match error.kind() {
+                            ErrorKind::Timeout => opening.give_up(error),
+                            _ => beside(&error, &opening.failed().await),
+                        });
                     }
                 }
                 let greeted = timeout(patience, hello::greet(output, input, nonce, &hello)).await;

@@ -105,10 +105,10 @@ impl Frame {
         to.write_all(body).await
     }
 
-    /// The next one; `None` where the pipe ends between two.
+    /// The next one; `None` where the pipe ends between two. Compressed ones are read where both ends agreed on them (`packs`).
     ///
     /// Errors: the pipe's; `InvalidData` for what is no frame.
-    pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> Result<Option<Frame>> {
+    pub async fn read(from: &mut (impl AsyncRead + Unpin), packs: bool) -> Result<Option<Frame>> {
         let mut head = [0; HEAD];
         if from.read(&mut head[..1]).await? == 0 {
             return Ok(None);
@@ -122,6 +122,9 @@ impl Frame {
             .filter(|size| *size <= MOST)
             .ok_or_else(|| wrong("a frame's length is wrong"))?;
         let (kind, packed) = Kind::of(code).ok_or_else(|| wrong("a frame is of no known kind"))?;
+        if packed && !packs {
+            return Err(wrong("a frame is compressed, which was not agreed on"));
+        }
         let mut body = BytesMut::with_capacity(size);
         // Grows as bytes come: what a length promises takes no memory by itself.
         while body.len() < size {
@@ -158,9 +161,9 @@ mod tests {
             }
             let mut from = pipe.as_slice();
             for frame in &frames {
-                assert_eq!(Frame::read(&mut from).await.unwrap().as_ref(), Some(frame));
+                assert_eq!(Frame::read(&mut from, false).await.unwrap().as_ref(), Some(frame));
             }
-            assert_eq!(Frame::read(&mut from).await.unwrap(), None);
+            assert_eq!(Frame::read(&mut from, false).await.unwrap(), None);
         });
         assert_eq!(frames[3].count(), Some(u64::MAX));
     }
@@ -169,14 +172,27 @@ mod tests {
     fn a_frame_that_is_cut_or_too_long_is_an_error() {
         block(async {
             let whole = [0, 0, 0, 8, 1, 0, 0, 0, 1, b'a', b'b', b'c'];
-            assert!(Frame::read(&mut &whole[..]).await.unwrap().is_some());
+            assert!(Frame::read(&mut &whole[..], true).await.unwrap().is_some());
             for end in 1..whole.len() {
-                assert!(Frame::read(&mut &whole[..end]).await.is_err(), "{end}");
+                assert!(Frame::read(&mut &whole[..end], true).await.is_err(), "{end}");
             }
             let long = [0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0, 1];
-            assert_eq!(Frame::read(&mut &long[..]).await.unwrap_err().kind(), ErrorKind::InvalidData);
+            assert_eq!(Frame::read(&mut &long[..], true).await.unwrap_err().kind(), ErrorKind::InvalidData);
             let short = [0, 0, 0, 4, 1, 0, 0, 0, 1];
-            assert_eq!(Frame::read(&mut &short[..]).await.unwrap_err().kind(), ErrorKind::InvalidData);
+            assert_eq!(Frame::read(&mut &short[..], true).await.unwrap_err().kind(), ErrorKind::InvalidData);
+        });
+    }
+
+    #[test]
+    fn a_compressed_frame_is_read_only_where_that_was_agreed() {
+        let frame = Frame { kind: Kind::Data, id: 1, body: Bytes::from(vec![0; 4 * PIECE]) };
+        let mut pipe = Vec::new();
+        block(async {
+            frame.write_packed(&crate::pack::pack(&frame.body, 3).unwrap(), &mut pipe).await.unwrap();
+            assert_eq!(Frame::read(&mut pipe.as_slice(), true).await.unwrap(), Some(frame));
+            let error = Frame::read(&mut pipe.as_slice(), false).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidData);
+            assert!(error.to_string().starts_with("a frame is compressed, which was not agreed on"), "{error}");
         });
     }
 
@@ -185,7 +201,7 @@ mod tests {
         fn bytes_of_any_kind_give_frames_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             block(async {
                 let mut from = bytes.as_slice();
-                while let Ok(Some(frame)) = Frame::read(&mut from).await {
+                while let Ok(Some(frame)) = Frame::read(&mut from, false).await {
                     assert!(frame.body.len() <= bytes.len());
                 }
             });

@@ -129,7 +129,7 @@ pub async fn greet(
         return Err(Error::new(ErrorKind::Unreachable, "connect", instead(&noise)));
     }
     said.map_err(lost)?;
-    let answer = Frame::read(from).await.map_err(lost)?;
+    let answer = Frame::read(from, false).await.map_err(lost)?;
     match answer.as_ref().map(message::read::<Welcome>) {
         Some(Ok(Welcome::Serves { version, about, .. })) if common(version, version) == Some(version) => Ok(about),
         Some(Ok(Welcome::Serves { build, .. })) => {
@@ -162,7 +162,7 @@ pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "what calls is no haul"));
         }
     }
-    let Some(frame) = Frame::read(from).await? else { return Ok(None) };
+    let Some(frame) = Frame::read(from, false).await? else { return Ok(None) };
     Ok(Some(Heard { mark, hello: message::read(&frame) }))
 }
 
@@ -288,7 +288,7 @@ mod tests {
         enum Old {
             Serves { version: u32, build: String },
         }
-        let frame = Frame::read(&mut &said[MAGIC.len() + NONCE..]).await.unwrap().unwrap();
+        let frame = Frame::read(&mut &said[MAGIC.len() + NONCE..], false).await.unwrap().unwrap();
         let Old::Serves { version, build } = message::read(&frame).unwrap();
         assert_eq!((version, build.as_str()), (1, env!("CARGO_PKG_VERSION")));
     }

@@ -7,8 +7,14 @@ use haul_core::{
     Algo, Error, ErrorKind, Result,
     hash::{hash_bytes, to_hex},
 };
-use std::sync::OnceLock;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use std::{sync::OnceLock, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
+
+/// Bytes that are written at a time.
+const PIECE: usize = 64 << 10;
 
 /// What the host says before anything of this.
 const MARK: &str = "haul-far-end";
@@ -39,40 +45,56 @@ pub fn program() -> Result<&'static Program> {
     Ok(PROGRAM.get_or_init(|| Program { bytes, sha256 }))
 }
 
-/// The words that find what was installed earlier, for a shell that looks for haul.
+/// So many stay that were installed: machines of several versions may share a host.
+const KEPT: usize = 3;
+
+/// The word that is what was installed last, for a shell that looks for haul.
 pub fn found() -> String {
-    format!("\"{DIR}\"/*")
+    format!("\"$(ls -td \"{DIR}\"/* 2>/dev/null | head -n 1)\"")
 }
 
 impl Program {
     /// What the user's shell there runs: the far end, which it asks for first where it isn't there. It is whole under its name, or
     /// not there at all.
     pub fn command(&self) -> String {
-        let (sha, size) = (&self.sha256, self.bytes.len());
+        let (sha, size, older) = (&self.sha256, self.bytes.len(), KEPT + 1);
         format!(
             "sh -c 'umask 077; d={DIR}; f=\"$d/{sha}\"; \
              if ! [ -x \"$f\" ]; then mkdir -p \"$d\" && t=$(mktemp \"$d/.new.XXXXXX\") || exit; \
              echo {MARK} wants $(uname -sm); head -c {size} >\"$t\"; \
              if echo \"{sha}  $t\" | sha256sum -c >/dev/null 2>&1 && chmod 700 \"$t\" && \"$t\" version >/dev/null; \
-             then mv -f \"$t\" \"$f\" || exit; else rm -f \"$t\"; echo {MARK} fails; exit 1; fi; fi; \
+             then mv -f \"$t\" \"$f\" || exit; \
+             ls -td \"$d\"/* | tail -n +{older} | while read -r o; do rm -f \"$o\"; done; \
+             else rm -f \"$t\"; echo {MARK} fails; exit 1; fi; fi; \
              echo {MARK} is there; exec \"$f\" far'"
         )
     }
 
-    /// Gives it to a host that wants it.
+    /// Gives it to a host that wants it. However long the line takes for it; but the host says or takes something within `patience`.
     ///
-    /// Errors: the host is of another kind, it can't run it, or something else speaks there.
-    pub async fn offer(&self, from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+    /// Errors: the host is of another kind, it can't run it, or something else speaks there; it is silent.
+    pub async fn offer(
+        &self,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+        patience: Duration,
+    ) -> Result<()> {
         let refused = |why: String| Error::new(ErrorKind::Unreachable, "install haul there", why);
         let lost = |e| Error::from_io("install haul there", e);
+        let silent = |_| {
+            let why = format!("the host was silent for {} s", patience.as_secs());
+            Error::new(ErrorKind::Timeout, "install haul there", why)
+        };
         loop {
-            let said = answer(from).await?;
+            let said = timeout(patience, answer(from)).await.map_err(silent)??;
             let Some(said) = said else { return Err(refused("no haul answered there".to_owned())) };
             match said.split_once(' ').unwrap_or((&said, "")) {
                 ("is", "there") => return Ok(()),
                 ("wants", machine) if machine == here() => {
-                    to.write_all(&self.bytes).await.map_err(lost)?;
-                    to.flush().await.map_err(lost)?;
+                    for piece in self.bytes.chunks(PIECE) {
+                        timeout(patience, to.write_all(piece)).await.map_err(silent)?.map_err(lost)?;
+                    }
+                    timeout(patience, to.flush()).await.map_err(silent)?.map_err(lost)?;
                 }
                 ("wants", machine) => {
                     return Err(refused(format!(
@@ -135,7 +157,7 @@ mod tests {
         shell.arg("-c").arg(format!("echo Welcome; {}", program.command())).env("XDG_CACHE_HOME", cache);
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let offered = program.offer(&mut from, &mut to).await;
+        let offered = program.offer(&mut from, &mut to, Duration::from_secs(60)).await;
         drop(to);
         let mut said = String::new();
         from.read_to_string(&mut said).await.unwrap();
@@ -152,6 +174,29 @@ mod tests {
         for _ in 0..2 {
             let (said, files) = install(&runs, cache.path()).await;
             assert_eq!((said.unwrap().as_str(), files), ("it runs far\n", vec![runs.sha256.clone()]));
+        }
+        // Of those that were installed before, the latest stay.
+        for (old, number) in ["a", "b", "c", "d"].into_iter().zip(1..) {
+            let path = cache.path().join("haul/far").join(old);
+            std::fs::write(&path, "#!/bin/sh\necho old\n").unwrap();
+            std::fs::File::open(&path)
+                .unwrap()
+                .set_modified(std::time::UNIX_EPOCH + Duration::from_secs(number))
+                .unwrap();
+        }
+        let newer = program(b"#!/bin/sh\necho \"it runs anew $1\"\n");
+        let (said, mut files) = install(&newer, cache.path()).await;
+        files.sort();
+        let mut kept = vec!["d".to_owned(), newer.sha256.clone(), runs.sha256.clone()];
+        kept.sort();
+        assert_eq!((said.unwrap().as_str(), files), ("it runs anew far\n", kept));
+        // And the last one is what is found without being asked for.
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.arg("-c").arg(format!("printf %s {}", found())).env("XDG_CACHE_HOME", cache.path());
+        let found = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+        assert!(found.ends_with(&newer.sha256), "{found}");
+        for name in ["d", &newer.sha256] {
+            std::fs::remove_file(cache.path().join("haul/far").join(name)).unwrap();
         }
         let broken = program(b"#!/no/such/interpreter\n");
         let (said, files) = install(&broken, cache.path()).await;

@@ -51,6 +51,16 @@ impl Ports {
     }
 }
 
+impl Ports {
+    /// Whether a far end may listen there. Any port that is free is none of those that the system's own services have.
+    pub fn allow(self, port: u16) -> bool {
+        match self.first {
+            0 => port >= 1024,
+            first => (first..=self.last).contains(&port),
+        }
+    }
+}
+
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.first, self.last) {
@@ -77,6 +87,14 @@ mod tests {
         ] {
             assert_eq!(Ports::parse(text), ports.map(|(first, last)| Ports { first, last }), "{text}");
         }
+    }
+
+    #[test]
+    fn a_far_end_listens_only_where_it_was_asked_to() {
+        let range = Ports { first: 50000, last: 50100 };
+        assert!(range.allow(50000) && range.allow(50100) && !range.allow(49999) && !range.allow(22));
+        let any = Ports { first: 0, last: 0 };
+        assert!(any.allow(40000) && !any.allow(22) && !any.allow(0));
     }
 
     #[test]

@@ -213,7 +213,33 @@ impl Request {
         }
     }
 
-    /// True for those that change something.
+    /// How many things it is about, where the answer has something to say of each.
+    pub fn items(&self) -> usize {
+        match self {
+            Request::Copy(batch) => batch.items.len(),
+            Request::Delete(keys) => keys.len(),
+            Request::Carry(keys, _) => keys.len(),
+            Request::Attributes { items, .. } => items.len(),
+            Request::Settle(items) => items.len(),
+            _ => 1,
+        }
+    }
+
+    /// Bytes that its answer may take before it is written, beside what was asked: of the few that take much.
+    pub fn takes(&self) -> usize {
+        match self {
+            // Extended attributes and ACLs.
+            Request::Carry(keys, true) => keys.len() * (8 << 10),
+            // Pieces of a file of a hundred gigabytes.
+            Request::Recipe(..) => 2 << 20,
+            Request::Cleanup(_) => MOST,
+            _ if self.items() > 1 => self.items() << 10,
+            _ => 0,
+        }
+    }
+
+    /// True for those that change something. What a listing sweeps away, and what is remembered of a file in pieces, is for who
+    /// answers to leave out.
     pub fn changes(&self) -> bool {
         match self {
             Request::Open(_)

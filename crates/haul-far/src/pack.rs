@@ -60,6 +60,13 @@ pub struct Packing {
     pub level: Option<i32>,
 }
 
+impl Packing {
+    /// Frames may come compressed.
+    pub fn packs(self) -> bool {
+        self.when != When::Never
+    }
+}
+
 /// What is found out while frames are sent.
 pub struct Pace {
     packing: Packing,

@@ -16,7 +16,11 @@ use haul_store::{Body, Read};
 /// Errors: the far end's.
 pub async fn read(mut asked: Asked) -> Result<Read> {
     match asked.next().await? {
-        Given::Answer(Answer::Entry(entry)) => Ok(Read { entry: near(entry), body: Body::Stream(content(asked)) }),
+        Given::Answer(Answer::Entry(entry)) => {
+            // Who drops it before all came tells the far end.
+            asked.goes_on();
+            Ok(Read { entry: near(entry), body: Body::Stream(content(asked)) })
+        }
         _ => Err(unexpected()),
     }
 }

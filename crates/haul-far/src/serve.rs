@@ -4,6 +4,9 @@
 mod answer;
 mod pipe;
 mod port;
+mod room;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     frame::{Frame, Kind},
@@ -13,12 +16,13 @@ use crate::{
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
     pack::Packing,
     settings::Settings,
-    wire,
+    wire::{self, Queued},
 };
 use answer::Replies;
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::{Links, Store, Upload, task::Task};
+use room::Room;
 use std::{
     collections::HashMap,
     ffi::OsStr,
@@ -29,7 +33,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, BufReader, BufWriter},
@@ -40,8 +44,14 @@ use tokio::{
 /// Requests that are under way at once. A near end has some hundreds.
 const REQUESTS: usize = 4096;
 
-/// Bytes of content that came and wait to be stored.
-const UNSTORED: u64 = 256 << 20;
+/// Folders that one near end has open: one for each of its stores.
+const FOLDERS: usize = 1024;
+
+/// Writes that it has begun.
+const UPLOADS: usize = 1024;
+
+/// What is still on its way to a write that is to end has so long to be noticed as given up.
+const GIVEN_UP: Duration = Duration::from_secs(10);
 
 /// Bytes read and written at a time.
 const BLOCK: usize = 256 << 10;
@@ -132,18 +142,23 @@ async fn converse(
     session: Arc<Session>,
     packing: Packing,
 ) -> io::Result<()> {
-    let (first, firsts) = mpsc::unbounded_channel();
+    let _place = session.room.pipe()?;
+    let (first, firsts) = mpsc::unbounded_channel::<Queued>();
     // Nothing waits long for a place here: each request has a window of its own.
     let (content, contents) = mpsc::channel(16);
-    let writer = Task::spawn(wire::send(to, firsts, contents, packing));
+    let mut writer = Task::spawn(wire::send(to, firsts, contents, packing));
     let signs = first.clone();
     let alive = Task::spawn(async move {
         loop {
             tokio::time::sleep(SIGN_OF_LIFE).await;
-            let _ = signs.send(Frame::ALIVE);
+            let _ = signs.send(Frame::ALIVE.into());
         }
     });
-    let served = requests(&mut from, &session, &first, &content).await;
+    let served = tokio::select! {
+        served = requests(&mut from, packing.packs(), &session, &first, &content) => served,
+        // Nobody reads: what waits for room would wait for good.
+        written = &mut writer => return written,
+    };
     drop((alive, first, content));
     served.and(writer.await)
 }
@@ -168,6 +183,8 @@ struct Session {
     folders: Mutex<HashMap<FolderId, Arc<Opened>>>,
     uploads: Mutex<HashMap<UploadId, Held>>,
     next: AtomicU64,
+    /// What it may have this end hold.
+    room: Room,
     /// Takes further pipes over TCP.
     port: Mutex<Option<(Listening, Task<()>)>>,
 }
@@ -198,7 +215,7 @@ struct UnderWay {
 impl Session {
     fn new(settings: Settings) -> Session {
         let (folders, uploads, port) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Session { settings, folders, uploads, next: AtomicU64::new(1), port }
+        Session { settings, folders, uploads, next: AtomicU64::new(1), room: Room::new(), port }
     }
 
     fn port(&self) -> MutexGuard<'_, Option<(Listening, Task<()>)>> {
@@ -237,10 +254,18 @@ impl Session {
         Ok(Opened { store, below, as_asked: folder.clone() })
     }
 
-    fn keep(&self, opened: Opened) -> FolderId {
+    /// Keeps a folder open.
+    ///
+    /// Errors: there are too many.
+    fn keep(&self, opened: Opened) -> Result<FolderId> {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if folders.len() >= FOLDERS {
+            let why = format!("the near end has {FOLDERS} folders open, and gets no more");
+            return Err(Error::new(ErrorKind::Busy, "open", why));
+        }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::new(opened));
-        id
+        folders.insert(id, Arc::new(opened));
+        Ok(id)
     }
 
     fn folder(&self, id: FolderId) -> Result<Arc<Opened>> {
@@ -253,6 +278,15 @@ impl Session {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Refuses a write where there are too many.
+    fn check_uploads(&self) -> Result<()> {
+        if self.uploads().len() < UPLOADS {
+            return Ok(());
+        }
+        let why = format!("the near end has begun {UPLOADS} writes, and gets no more");
+        Err(Error::new(ErrorKind::Busy, "write", why))
+    }
+
     fn hold(&self, upload: Box<dyn Upload>, resumable: bool) -> UploadId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         self.uploads().insert(id, Held { upload: Arc::new(upload), resumable });
@@ -263,14 +297,20 @@ impl Session {
         self.uploads().get(&id).cloned().ok_or_else(no_upload)
     }
 
-    /// Takes a write out, to end it.
-    fn release(&self, id: UploadId) -> Result<(Box<dyn Upload>, bool)> {
-        let held = self.uploads().remove(&id).ok_or_else(no_upload)?;
-        let resumable = held.resumable;
-        Arc::try_unwrap(held.upload).map(|upload| (upload, resumable)).map_err(|upload| {
-            self.uploads().insert(id, Held { upload, resumable });
-            Error::new(ErrorKind::Invalid, "write", "parts of it are still on their way")
-        })
+    /// Takes a write out, to end it. A part that was given up may be told of on another pipe, a moment later.
+    async fn release(&self, id: UploadId) -> Result<(Box<dyn Upload>, bool)> {
+        let until = Instant::now() + GIVEN_UP;
+        loop {
+            let Held { upload, resumable } = self.uploads().remove(&id).ok_or_else(no_upload)?;
+            match Arc::try_unwrap(upload) {
+                Ok(upload) => return Ok((upload, resumable)),
+                Err(upload) => self.uploads().insert(id, Held { upload, resumable }),
+            };
+            if Instant::now() > until {
+                return Err(Error::new(ErrorKind::Invalid, "write", "parts of it are still on their way"));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Removes what was begun and has no end.
@@ -314,15 +354,15 @@ fn within(root: &[u8], path: &[u8]) -> Result<Vec<u8>, String> {
 /// Takes requests in until the near end hangs up; those under way then end.
 async fn requests(
     from: &mut (impl AsyncRead + Unpin),
+    packs: bool,
     session: &Arc<Session>,
-    first: &mpsc::UnboundedSender<Frame>,
-    content: &mpsc::Sender<Frame>,
+    first: &mpsc::UnboundedSender<Queued>,
+    content: &mpsc::Sender<Queued>,
 ) -> io::Result<()> {
-    let unstored = Arc::new(AtomicU64::new(0));
     let (end, mut ended) = mpsc::unbounded_channel::<u32>();
     let mut under_way: HashMap<u32, UnderWay> = HashMap::new();
     let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-    while let Some(frame) = Frame::read(from).await? {
+    while let Some(frame) = Frame::read(from, packs).await? {
         while let Ok(id) = ended.try_recv() {
             under_way.remove(&id);
         }
@@ -336,14 +376,12 @@ async fn requests(
                 under_way.get(&frame.id).inspect(|request| request.window.add_permits(count as usize));
             }
             Kind::Data => {
-                let size = frame.body.len() as u64;
-                if unstored.fetch_add(size, Ordering::Relaxed) + size > UNSTORED {
-                    return Err(broken("the near end sends more than can be stored"));
-                }
+                let size = frame.body.len();
+                session.room.came(size)?;
                 let taken = under_way.get(&frame.id).is_some_and(|request| request.content.send(frame.body).is_ok());
                 if !taken {
                     // Of a part that failed.
-                    unstored.fetch_sub(size, Ordering::Relaxed);
+                    session.room.unstored().fetch_sub(room::piece(size), Ordering::Relaxed);
                 }
             }
             Kind::Request => {
@@ -353,8 +391,10 @@ async fn requests(
                 let id = frame.id;
                 let (send, receive) = mpsc::unbounded_channel();
                 let window = Arc::new(Semaphore::new(wire::WINDOW as usize));
-                let replies = Replies { id, first: first.clone(), content: content.clone(), window: window.clone() };
-                let incoming = answer::Incoming::new(receive, unstored.clone());
+                let asked = session.room.asked(frame.body.len()).await;
+                let replies =
+                    Replies::new(session.clone(), id, (first.clone(), content.clone()), window.clone(), asked);
+                let incoming = answer::Incoming::new(receive, session.room.unstored());
                 let (session, end) = (session.clone(), end.clone());
                 let task = Task::spawn(async move {
                     let done = match message::read::<Asking<Request>>(&frame) {

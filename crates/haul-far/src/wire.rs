@@ -2,7 +2,7 @@
 
 use crate::{
     dial::Pipe,
-    frame::{Frame, Kind, PIECE},
+    frame::{Frame, Kind, MOST, PIECE},
     message::{self, Answer, Asking, FolderId, Request},
     pack::{Pace, Packing, pack},
 };
@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, mpsc},
     time::timeout,
 };
 
@@ -38,12 +38,37 @@ pub const WINDOW: u64 = 4 << 20;
 /// The asker tells that it took bytes when they are so many.
 const TELL: u64 = WINDOW / 4;
 
+/// Bytes that may have come for one request and wait for who asked: a window, and one message that closes it. A far end that sends
+/// more heeds no window, and nobody knows where it would end.
+const UNTAKEN: u64 = WINDOW + MOST as u64;
+
+/// Something that came takes so many bytes more.
+const EACH: u64 = 64;
+
+/// A frame that waits to be written, and the room that it takes until then.
+pub struct Queued {
+    frame: Frame,
+    _held: [Option<OwnedSemaphorePermit>; 2],
+}
+
+impl Queued {
+    pub fn new(frame: Frame, held: [Option<OwnedSemaphorePermit>; 2]) -> Queued {
+        Queued { frame, _held: held }
+    }
+}
+
+impl From<Frame> for Queued {
+    fn from(frame: Frame) -> Self {
+        Queued::new(frame, [None, None])
+    }
+}
+
 /// A pipe to a far end that was greeted.
 pub struct Wire {
     /// Requests and what else is small: goes before content.
-    first: mpsc::UnboundedSender<Frame>,
+    first: mpsc::UnboundedSender<Queued>,
     /// Content.
-    content: mpsc::Sender<Frame>,
+    content: mpsc::Sender<Queued>,
     waiting: Arc<Waiting>,
     next: AtomicU32,
     /// Bytes that those who use it expect to move.
@@ -57,9 +82,16 @@ struct Waiting(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    by_id: HashMap<u32, mpsc::UnboundedSender<Came>>,
+    by_id: HashMap<u32, Waits>,
     /// Why no more will come.
     over: Option<String>,
+}
+
+/// Who waits for the answers of a request.
+struct Waits {
+    tell: mpsc::UnboundedSender<Came>,
+    /// Bytes that came and weren't taken yet.
+    untaken: Arc<AtomicU64>,
 }
 
 /// What comes for a request.
@@ -82,6 +114,7 @@ pub enum Given {
 pub struct Asked {
     id: u32,
     came: mpsc::UnboundedReceiver<Came>,
+    untaken: Arc<AtomicU64>,
     wire: Arc<Wire>,
     untold: u64,
     ended: bool,
@@ -125,7 +158,7 @@ impl Wire {
         let (reads, writes) = (waiting.clone(), waiting.clone());
         let Pipe { input, output, end } = pipe;
         let reader = Task::spawn(async move {
-            let ended = match take(input, &reads, patience).await {
+            let ended = match take(input, &reads, patience, packing.packs()).await {
                 Ok(()) => "the far end closed the connection".to_owned(),
                 Err(error) => {
                     end.iter().for_each(End::stop);
@@ -182,17 +215,18 @@ impl Share {
         let frame = message::frame(Kind::Request, id, &Asking { folder, request })
             .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
         let (tell, came) = mpsc::unbounded_channel();
+        let untaken = Arc::<AtomicU64>::default();
         {
             let mut state = wire.waiting.state();
             if state.over.is_some() {
                 drop(state);
                 return Err(wire.lost());
             }
-            state.by_id.insert(id, tell);
+            state.by_id.insert(id, Waits { tell, untaken: untaken.clone() });
         }
         // What can't be sent any more is answered by the end of the connection.
-        let _ = wire.first.send(frame);
-        Ok(Asked { id, came, wire, untold: 0, ended: false, _share: self })
+        let _ = wire.first.send(frame.into());
+        Ok(Asked { id, came, untaken, wire, untold: 0, ended: false, _share: self })
     }
 }
 
@@ -204,7 +238,7 @@ impl Asked {
         while !content.is_empty() {
             let body = content.split_to(PIECE.min(content.len()));
             let frame = Frame { kind: Kind::Data, id: self.id, body };
-            if self.wire.content.send(frame).await.is_err() {
+            if self.wire.content.send(frame.into()).await.is_err() {
                 return Err(self.wire.lost());
             }
         }
@@ -220,13 +254,15 @@ impl Asked {
             self.ended = true;
             return Err(self.wire.lost());
         };
+        self.untaken.fetch_sub(came.size(), Ordering::Relaxed);
         match came {
             Came::Data(bytes) => {
                 self.took(bytes.len() as u64);
                 Ok(Given::Data(bytes))
             }
             Came::Answer(frame) => {
-                let size = frame.body.len() as u64;
+                // A far end waits for a whole window at most.
+                let size = (frame.body.len() as u64).min(WINDOW);
                 let answer = message::read::<Answer>(&frame);
                 self.ended = answer.as_ref().is_ok_and(Answer::is_last);
                 match answer? {
@@ -252,10 +288,15 @@ impl Asked {
         }
     }
 
+    /// More comes, though the last answer of another request would look so.
+    pub fn goes_on(&mut self) {
+        self.ended = false;
+    }
+
     fn took(&mut self, bytes: u64) {
         self.untold += bytes;
         if self.untold >= TELL {
-            let _ = self.wire.first.send(Frame::taken(self.id, self.untold));
+            let _ = self.wire.first.send(Frame::taken(self.id, self.untold).into());
             self.untold = 0;
         }
     }
@@ -265,7 +306,7 @@ impl Drop for Asked {
     fn drop(&mut self) {
         self.wire.waiting.state().by_id.remove(&self.id);
         if !self.ended {
-            let _ = self.wire.first.send(Frame { kind: Kind::Cancel, id: self.id, body: Bytes::new() });
+            let _ = self.wire.first.send(Frame { kind: Kind::Cancel, id: self.id, body: Bytes::new() }.into());
         }
     }
 }
@@ -275,10 +316,17 @@ pub fn unexpected() -> Error {
     Error::new(ErrorKind::Corrupt, "connect", "the far end answered something else than what was asked")
 }
 
+impl Came {
+    fn size(&self) -> u64 {
+        let (Came::Answer(Frame { body, .. }) | Came::Data(body)) = self;
+        body.len() as u64 + EACH
+    }
+}
+
 /// Hands on what comes until the pipe ends.
-async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Duration) -> io::Result<()> {
+async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Duration, packs: bool) -> io::Result<()> {
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
-    while let Some(frame) = timeout(patience, Frame::read(&mut from)).await.map_err(silent)?? {
+    while let Some(frame) = timeout(patience, Frame::read(&mut from, packs)).await.map_err(silent)?? {
         let (id, came) = match frame.kind {
             Kind::Data => (frame.id, Came::Data(frame.body)),
             Kind::Answer => (frame.id, Came::Answer(frame)),
@@ -288,8 +336,13 @@ async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Dur
             }
         };
         // One that was given up meanwhile has nobody who waits.
-        if let Some(tell) = waiting.state().by_id.get(&id) {
-            let _ = tell.send(came);
+        if let Some(waits) = waiting.state().by_id.get(&id) {
+            let size = came.size();
+            if waits.untaken.fetch_add(size, Ordering::Relaxed) + size > UNTAKEN {
+                let why = "the far end sends more than there is room for";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            let _ = waits.tell.send(came);
         }
     }
     Ok(())
@@ -299,8 +352,8 @@ async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Dur
 /// frames at once.
 pub async fn send(
     mut to: impl AsyncWrite + Unpin,
-    mut firsts: mpsc::UnboundedReceiver<Frame>,
-    mut contents: mpsc::Receiver<Frame>,
+    mut firsts: mpsc::UnboundedReceiver<Queued>,
+    mut contents: mpsc::Receiver<Queued>,
     packing: Packing,
 ) -> io::Result<()> {
     let mut pace = Pace::new(packing);
@@ -333,11 +386,11 @@ pub async fn send(
         match step {
             Step::End => return to.shutdown().await,
             Step::More(frame) => ahead.push_back(packed(frame, pace.level())),
-            Step::First(frame) => match pace.quick().and_then(|level| pack(&frame.body, level)) {
+            Step::First(Queued { frame, _held }) => match pace.quick().and_then(|level| pack(&frame.body, level)) {
                 Some(packed) => frame.write_packed(&packed, &mut to).await?,
                 None => frame.write(&mut to).await?,
             },
-            Step::Content((frame, packed)) => {
+            Step::Content((Queued { frame, _held }, packed)) => {
                 let (work, began) = (began.elapsed(), Instant::now());
                 match &packed {
                     Some(packed) => frame.write_packed(packed, &mut to).await?,
@@ -351,19 +404,19 @@ pub async fn send(
 
 /// What is written next.
 enum Step {
-    First(Frame),
-    Content((Frame, Option<Vec<u8>>)),
-    More(Frame),
+    First(Queued),
+    Content((Queued, Option<Vec<u8>>)),
+    More(Queued),
     End,
 }
 
 /// A frame, and its body compressed at this level, where that is wanted and pays.
-async fn packed(frame: Frame, level: Option<i32>) -> (Frame, Option<Vec<u8>>) {
-    let Some(level) = level else { return (frame, None) };
-    let body = frame.body.clone();
+async fn packed(queued: Queued, level: Option<i32>) -> (Queued, Option<Vec<u8>>) {
+    let Some(level) = level else { return (queued, None) };
+    let body = queued.frame.body.clone();
     // What can't be compressed goes as it is.
     let packed = tokio::spawn(async move { pack(&body, level) }).await.unwrap_or_default();
-    (frame, packed)
+    (queued, packed)
 }
 
 #[cfg(test)]
@@ -384,14 +437,14 @@ mod tests {
             let bodies: Vec<_> =
                 (0..6).map(|n| if n == 3 { noise.clone() } else { Bytes::from(text.clone()) }).collect();
             for (id, body) in bodies.iter().enumerate() {
-                content.send(Frame { kind: Kind::Data, id: id as u32, body: body.clone() }).await.unwrap();
+                content.send(Frame { kind: Kind::Data, id: id as u32, body: body.clone() }.into()).await.unwrap();
             }
             let (mut wire, mut came) = (Vec::new(), Vec::new());
             while came.len() < bodies.len() {
                 from.read_buf(&mut wire).await.unwrap();
                 let mut left = &wire[..];
                 came.clear();
-                while let Ok(Some(frame)) = Frame::read(&mut left).await {
+                while let Ok(Some(frame)) = Frame::read(&mut left, true).await {
                     came.push(frame);
                 }
             }
@@ -403,5 +456,45 @@ mod tests {
             drop((first, content));
             sender.await.unwrap().unwrap();
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_far_end_that_heeds_no_window_is_given_up() {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (input, output) = tokio::io::split(near);
+        let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
+        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default());
+        let mut asked = wire.share(0).ask(1, &Request::About).unwrap();
+        let piece = Frame { kind: Kind::Data, id: asked.id, body: Bytes::from(vec![1; PIECE]) };
+        let mut sent = 0;
+        // Nobody reads any more when it is given up.
+        while sent < 1000 && matches!(timeout(Duration::from_secs(2), piece.write(&mut far)).await, Ok(Ok(()))) {
+            sent += 1;
+        }
+        assert!(sent as u64 * (PIECE as u64) < 2 * UNTAKEN, "{sent}");
+        let error = loop {
+            if let Err(error) = asked.next().await {
+                break error;
+            }
+        };
+        assert_eq!(error.message(), "the far end sends more than there is room for");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_read_that_is_given_up_is_ended_there_too() {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (input, output) = tokio::io::split(near);
+        let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
+        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default());
+        let key = haul_core::Key::new("f");
+        let asked = wire.share(0).ask(1, &Request::Read(key.clone(), None, None)).unwrap();
+        let id = asked.id;
+        assert_eq!(Frame::read(&mut far, false).await.unwrap().unwrap().kind, Kind::Request);
+        let facts = Answer::Entry(haul_core::Entry::file(key, 1 << 30));
+        message::frame(Kind::Answer, id, &facts).unwrap().write(&mut far).await.unwrap();
+        let read = crate::read::read(asked).await.unwrap();
+        drop(read);
+        let frame = Frame::read(&mut far, false).await.unwrap().unwrap();
+        assert_eq!((frame.kind, frame.id), (Kind::Cancel, id));
     }
 }

@@ -8,7 +8,7 @@ use super::{
     Local,
     dir::{Dir, Root},
     error::{changed, check_key, fail, fail_link, fail_write},
-    hidden::{Owner, temp_name},
+    hidden::{Owner, Suffix, temp_name},
     meta, place,
     xattrs::{At, Attrs, Goes},
 };
@@ -340,8 +340,9 @@ pub(super) fn link(
     (key, text): (&Key, &[u8]),
     mtime: Mtime,
 ) -> Result<(Dir, Unkept)> {
+    let suffix = Suffix::of("copy", key, &item.spec)?;
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", key, |dir| {
-        let temp = temp_name(Owner::Process, key.name(), &item.spec.partial_suffix);
+        let temp = temp_name(Owner::Process, key.name(), suffix);
         rustix::fs::symlinkat(text, dir, &temp[..])?;
         Ok(temp)
     })?;
@@ -385,8 +386,9 @@ pub(super) fn special_as(local: &Local, item: &CopyItem, source: &At<'_>) -> Res
     let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
     let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
     let mode = place::first_mode(keeper.keep.private());
+    let suffix = Suffix::of("copy", &item.to, &item.spec)?;
     let (dir, made) = place::in_dir_or_errno(&local.root, "copy", &item.to, |dir| {
-        let temp = temp_name(Owner::Process, item.to.name(), &item.spec.partial_suffix);
+        let temp = temp_name(Owner::Process, item.to.name(), suffix);
         // Some file systems in user space make a plain file of that name, and then an error.
         rustix::fs::mknodat(dir, &temp[..], kind, mode, device).inspect_err(|_| place::discard(dir, &temp))?;
         Ok(temp)
@@ -457,7 +459,8 @@ pub(super) fn of_item(
 ) -> Result<Attributed> {
     abandoned.check(OP, &item.to)?;
     match existing(local, from, item, set) {
-        Err(error) if denied(&error, item.keep.as_deref()) && open_up(&local.root, &item.to) => {
+        // Who only compares changes nothing, directories that are closed to us included.
+        Err(error) if set && denied(&error, item.keep.as_deref()) && open_up(&local.root, &item.to) => {
             existing(local, from, item, set)
         }
         answer => answer,

@@ -6,9 +6,9 @@ use super::{
     content::Bytes,
     dir::{Dir, Root},
     error::{changed, check_file, fail, fail_close, source_error, target_error},
-    hidden::{Owner, temp_name},
-    meta, place,
-    place::Hidden,
+    hidden::{Owner, Suffix, temp_name},
+    meta,
+    place::{self, Hidden, Until},
     read::{link_name, no_link, open_file, regular, target},
     xattrs::At,
 };
@@ -205,8 +205,9 @@ impl Batch<'_> {
                 None => self.nameless = false,
             }
         }
-        let hidden =
-            place::create(&self.local.root, OP, &item.to, (Owner::Process, &item.spec.partial_suffix), private)?;
+        let until = if private { Until::Own } else { Until::Settled(&item.spec.replace) };
+        let owner = (Owner::Process, Suffix::of(OP, &item.to, &item.spec)?);
+        let hidden = place::create(&self.local.root, OP, &item.to, owner, until)?;
         self.fill(number, item, source, before, &hidden).inspect_err(|_| place::discard(&hidden.dir, &hidden.temp))
     }
 
@@ -332,8 +333,9 @@ impl Batch<'_> {
         let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
         meta::check_want(item, &st)?;
         let key = Key::new(item.to.path());
+        let suffix = Suffix::of(OP, &key, &item.spec)?;
         let (dir, made) = place::in_dir_or_errno(&self.local.root, OP, &key, |dir| {
-            let temp = temp_name(Owner::Process, key.name(), &item.spec.partial_suffix);
+            let temp = temp_name(Owner::Process, key.name(), suffix);
             rustix::fs::linkat(from, name, dir, &temp[..], AtFlags::empty())?;
             Ok(temp)
         })?;

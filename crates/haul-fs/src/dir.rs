@@ -271,9 +271,12 @@ fn open_short(dir: impl AsFd, path: &[u8], flags: OFlags, follow: bool) -> Resul
     Err(Errno::AGAIN)
 }
 
-/// For kernels and sandboxes without openat2: part by part, without following any link.
+/// For kernels and sandboxes without openat2: part by part, without following any link, and never upwards.
 fn open_by_steps(dir: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
     let mut parts: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
+    if parts.iter().any(|part| matches!(*part, b".." | b"")) {
+        return Err(Errno::XDEV);
+    }
     let last = parts.pop().unwrap_or(path);
     let mut here: Option<OwnedFd> = None;
     for part in parts {
@@ -356,5 +359,8 @@ mod tests {
         let fd = root.root().unwrap();
         open_by_steps(&fd, b"real/sub", dir_flags()).unwrap();
         assert!(open_by_steps(&fd, b"inside/sub", dir_flags()).is_err());
+        for path in [&b"real/.."[..], b"../x", b"/etc", b".."] {
+            assert_eq!(open_by_steps(&fd, path, dir_flags()).unwrap_err(), Errno::XDEV, "{}", path.escape_ascii());
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The hidden names that files have until they are whole: how they are made and known, and which of them a dead process left.
 
 use crate::process;
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_store::WriteSpec;
 use rustix::fs::AtFlags;
 use std::{
     collections::hash_map::RandomState,
@@ -19,6 +21,10 @@ const MARK: &[u8] = b".haul-";
 const DIGITS: usize = 16;
 const OWNER: usize = 1 + 16 + 8;
 const NAME_MAX: usize = 255;
+const SUFFIX_MAX: usize = 16;
+
+/// How names end that files have which were put aside.
+const OLD: &[u8] = b".old";
 
 /// Who will give a hidden file its name, or remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +35,30 @@ pub(super) enum Owner {
     Anybody,
 }
 
+/// What a hidden name ends in. It comes from whoever asks for a write, who may be on another machine and be trusted with one folder
+/// only: whatever makes a hidden name of it takes one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suffix<'a>(&'a str);
+
+impl<'a> Suffix<'a> {
+    /// Of names that nobody asks for.
+    pub(super) const OWN: Suffix<'static> = Suffix(".partial");
+
+    /// The one that is asked for.
+    ///
+    /// Errors: `Invalid` for what no name can end in.
+    pub(super) fn of(op: &'static str, key: &Key, spec: &'a WriteSpec) -> Result<Self> {
+        let suffix = spec.partial_suffix.as_str();
+        if suffix.is_empty() || suffix.len() > SUFFIX_MAX || suffix.contains(['/', '\0']) {
+            let why = format!("a partial file's suffix has 1 to {SUFFIX_MAX} bytes, no / and no zero byte");
+            return Err(Error::new(ErrorKind::Invalid, op, why).with_key(key));
+        }
+        Ok(Suffix(suffix))
+    }
+}
+
 /// A new hidden name for `name`.
-pub(super) fn temp_name(owner: Owner, name: &[u8], suffix: &str) -> Vec<u8> {
+pub(super) fn temp_name(owner: Owner, name: &[u8], Suffix(suffix): Suffix<'_>) -> Vec<u8> {
     static SEED: OnceLock<RandomState> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let random = SEED.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed)) as u32;
@@ -54,6 +82,16 @@ pub(super) fn temp_name(owner: Owner, name: &[u8], suffix: &str) -> Vec<u8> {
 /// True for names that [`temp_name`] makes.
 pub(super) fn is_temp(name: &[u8]) -> bool {
     owner(name).is_some()
+}
+
+/// The name of the file that was put aside under this one, by a run that reached this disk through an SFTP server without a rename that
+/// replaces. Until that file has another, this is all that there is of it.
+pub(super) fn put_aside(hidden: &[u8]) -> Option<&[u8]> {
+    let name = hidden.get(MARK.len() + DIGITS + 1..)?.strip_suffix(OLD)?;
+    // FNV-1a.
+    let of = name.iter().fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    let aside = [MARK, format!("{of:08x}{:08x}.", check(of)).as_bytes(), name, OLD].concat();
+    (aside == hidden).then_some(name)
 }
 
 /// True for a hidden name whose owner has surely ended: nobody will come for it.
@@ -102,15 +140,47 @@ mod tests {
     fn hidden_names_fit_and_are_known() {
         for name in [&b"a"[..], &[b'x'; 255], "ü".repeat(127).as_bytes(), b"\xff\xfe"] {
             for owner in [Owner::Process, Owner::Anybody] {
-                let temp = temp_name(owner, name, ".partial");
+                let temp = temp_name(owner, name, Suffix::OWN);
                 assert!(temp.len() <= NAME_MAX && is_temp(&temp), "{}", temp.escape_ascii());
                 assert!(temp.ends_with(b".partial"));
-                assert_ne!(temp, temp_name(owner, name, ".partial"));
+                assert_ne!(temp, temp_name(owner, name, Suffix::OWN));
                 assert!(!is_dead(&temp), "this process lives");
             }
         }
-        let long = temp_name(Owner::Process, "ü".repeat(127).as_bytes(), ".p");
+        let long = temp_name(Owner::Process, "ü".repeat(127).as_bytes(), Suffix(".p"));
         assert!(std::str::from_utf8(&long).is_ok());
+    }
+
+    #[test]
+    fn a_suffix_that_leads_elsewhere_is_refused() {
+        for (suffix, good) in [
+            (".partial", true),
+            ("ab..cdefghijklmn", true),
+            ("", false),
+            ("12345678901234567", false),
+            ("/../../x", false),
+            ("a/", false),
+            ("a\0", false),
+        ] {
+            let spec = WriteSpec { partial_suffix: suffix.into(), ..WriteSpec::default() };
+            let key = Key::new("d/a");
+            match Suffix::of("write", &key, &spec) {
+                Ok(_) => assert!(good, "{suffix:?}"),
+                Err(error) => {
+                    assert!(!good, "{suffix:?}");
+                    let told = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
+                    assert_eq!((error.kind(), error.message(), error.key()), (ErrorKind::Invalid, told, Some(&key)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_sftp_put_aside_is_known() {
+        let aside = b".haul-e30c2799c19cc4a5.f.old";
+        assert!(is_temp(aside) && !is_dead(aside));
+        assert_eq!(put_aside(aside), Some(&b"f"[..]));
+        assert_eq!(put_aside(&temp_name(Owner::Anybody, b"f", Suffix(".old"))), None);
     }
 
     #[test]
@@ -118,7 +188,7 @@ mod tests {
         for name in [".haul-", ".haul-0123456789abcdef.x.partial", ".haul-xyz.partial", "a.partial"] {
             assert!(!is_temp(name.as_bytes()), "{name}");
         }
-        let temp = temp_name(Owner::Process, b"a", "");
+        let temp = temp_name(Owner::Process, b"a", Suffix(""));
         assert!(!is_temp(&temp[..temp.len() - 2]), "cut off within its owner");
     }
 
@@ -135,6 +205,6 @@ mod tests {
         assert!(is_dead(&name(here, pid)));
         assert!(is_temp(&name(here ^ 1, pid)) && !is_dead(&name(here ^ 1, pid)), "another machine's");
         assert!(!is_dead(&name(here, 1)) && !is_dead(&name(here, 0)) && !is_dead(&name(here, u32::MAX)));
-        assert!(!is_dead(&temp_name(Owner::Anybody, b"a", ".partial")));
+        assert!(!is_dead(&temp_name(Owner::Anybody, b"a", Suffix::OWN)));
     }
 }

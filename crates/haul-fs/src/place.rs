@@ -4,7 +4,7 @@
 use super::{
     dir::{Dir, Root},
     error::{changed, fail, fail_link, fail_make, fail_write},
-    hidden::{Owner, temp_name},
+    hidden::{Owner, Suffix, temp_name},
     meta,
 };
 use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
@@ -54,22 +54,44 @@ pub(super) fn in_dir_or_errno<T>(
     }
 }
 
-/// Creates the hidden file for `key`. `private` keeps all but its owner from it until it gets permissions of its own.
+/// Creates the hidden file for `key`. With [`Until::Own`] all but its owner are kept from it until it gets permissions of its own.
 pub(super) fn create(
     root: &Root,
     op: &'static str,
     key: &Key,
-    (owner, suffix): (Owner, &str),
-    private: bool,
+    (owner, suffix): (Owner, Suffix<'_>),
+    until: Until<'_>,
 ) -> Result<Hidden> {
-    let mode = first_mode(private);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (dir, (temp, file)) = in_dir(root, op, key, |dir| {
         let temp = temp_name(owner, key.name(), suffix);
-        let file = rustix::fs::openat(dir, &temp[..], flags, mode)?;
+        let private = match until {
+            Until::Own => true,
+            Until::Settled(replace) => *replace != Replace::Absent && replaces_closed(dir, key.name()),
+            Until::Open => false,
+        };
+        let file = rustix::fs::openat(dir, &temp[..], flags, first_mode(private))?;
         Ok((temp, file))
     })?;
     Ok(Hidden { dir, temp, file })
+}
+
+/// Until when a new file is for its owner alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until<'a> {
+    /// Until it gets permissions of its own.
+    Own,
+    /// Until [`settle`] gives it those of the file that it replaces, where not all may read that. A file that is removed
+    /// meanwhile leaves the new one closed.
+    Settled(&'a Replace),
+    /// Never: it gets permissions of its own, and all may read it then.
+    Open,
+}
+
+/// True where there is a file that not everybody may read.
+fn replaces_closed(dir: &Dir, name: &[u8]) -> bool {
+    meta::facts_at(dir, name, false, meta::FACTS)
+        .is_ok_and(|st| meta::file_type(&st) == FileType::RegularFile && st.stx_mode & 0o044 != 0o044)
 }
 
 /// Space for files of this size and more is reserved first: a full disk is then known before the bytes move, and ext4 takes
@@ -110,7 +132,7 @@ pub(super) fn first_mode(private: bool) -> Mode {
 
 /// Creates a file for `key` that has no name yet; `None` where that can't be done (see [`nameless`]).
 pub(super) fn create_nameless(root: &Root, op: &'static str, key: &Key, private: bool) -> Result<Option<Hidden>> {
-    let probe = || temp_name(Owner::Process, b"probe", ".partial");
+    let probe = || temp_name(Owner::Process, b"probe", Suffix::OWN);
     let (dir, file) = in_dir(root, op, key, |dir| nameless::create(dir, b".", first_mode(private), probe))?;
     Ok(file.map(|file| Hidden { dir, temp: Vec::new(), file }))
 }
@@ -137,10 +159,13 @@ pub(super) fn settle_hidden(
             Err(errno) => return Err(fail_make(op, key, errno)),
         }
     }
-    // Only a rename replaces.
-    let temp = temp_name(Owner::Process, name, &spec.partial_suffix);
+    // Only a rename replaces; by then it has a name, and all the permissions that it is to have.
+    check_version(op, key, (dir, name), &spec.replace)?;
+    take_over(op, key, (dir, name), keep_mode)?;
+    let temp = temp_name(Owner::Process, name, Suffix::of(op, key, spec)?);
     nameless::give_name(&hidden.file, dir, &temp).map_err(|e| fail_make(op, key, e))?;
-    settle(op, key, (dir, &temp, name), &spec.replace, keep_mode).inspect_err(|_| discard(dir, &temp))
+    let renamed = rustix::fs::renameat(dir, &temp, dir, name).map_err(|e| fail_write(op, key, e));
+    renamed.inspect_err(|_| discard(dir, &temp))
 }
 
 /// Refuses an open file, of which `st` tells, that has lost its name: what is there now, if anything, is not what was written.
@@ -174,13 +199,8 @@ pub(super) fn settle(
     keep_mode: Option<impl AsFd>,
 ) -> Result<()> {
     let error = |errno| fail_write(op, key, errno);
-    if let Replace::Exactly(want) = replace {
-        match meta::facts_at(dir, name, false, meta::FACTS) {
-            Ok(st) if meta::version(&st) == *want => {}
-            Ok(_) | Err(Errno::NOENT) => return Err(changed(op, key)),
-            Err(errno) => return Err(error(errno)),
-        }
-    } else {
+    check_version(op, key, (dir, name), replace)?;
+    if !matches!(replace, Replace::Exactly(_)) {
         // One call for a new name, the common case, and the atomic test for `Absent`.
         match rename_new((dir, temp), (dir, name)) {
             Ok(()) => return Ok(()),
@@ -191,22 +211,37 @@ pub(super) fn settle(
             Err(errno) => return Err(error(errno)),
         }
     }
-    if let Ok(st) = meta::facts_at(dir, name, false, meta::FACTS) {
-        match meta::file_type(&st) {
-            FileType::Directory => {
-                let message = "is a directory: remove or rename it to put a file there";
-                return Err(Error::new(ErrorKind::Exists, op, message).with_key(key));
-            }
-            FileType::RegularFile => {
-                if let Some(file) = keep_mode {
-                    let mode = Mode::from_raw_mode(u32::from(st.stx_mode) & 0o777);
-                    rustix::fs::fchmod(file, mode).map_err(error)?;
-                }
-            }
-            _ => {}
-        }
-    }
+    take_over(op, key, (dir, name), keep_mode)?;
     rustix::fs::renameat(dir, temp, dir, name).map_err(error)
+}
+
+/// Refuses to replace another version than the one that is to be replaced, if that is said.
+fn check_version(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), replace: &Replace) -> Result<()> {
+    let Replace::Exactly(want) = replace else { return Ok(()) };
+    match meta::facts_at(dir, name, false, meta::FACTS) {
+        Ok(st) if meta::version(&st) == *want => Ok(()),
+        Ok(_) | Err(Errno::NOENT) => Err(changed(op, key)),
+        Err(errno) => Err(fail_write(op, key, errno)),
+    }
+}
+
+/// Looks at what is to be replaced; with `keep_mode`, the open file gets its permissions.
+///
+/// Errors: it is a directory; the system's.
+fn take_over(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), keep_mode: Option<impl AsFd>) -> Result<()> {
+    let Ok(st) = meta::facts_at(dir, name, false, meta::FACTS) else { return Ok(()) };
+    match meta::file_type(&st) {
+        FileType::Directory => {
+            let message = "is a directory: remove or rename it to put a file there";
+            Err(Error::new(ErrorKind::Exists, op, message).with_key(key))
+        }
+        FileType::RegularFile => {
+            let mode = Mode::from_raw_mode(u32::from(st.stx_mode) & 0o777);
+            let kept = keep_mode.map_or(Ok(()), |file| rustix::fs::fchmod(file, mode));
+            kept.map_err(|errno| fail_write(op, key, errno))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Renames if nothing is there, else `EXIST`.
@@ -237,9 +272,9 @@ pub(super) fn link(
     spec: &haul_store::WriteSpec,
     mtime: Option<haul_core::Mtime>,
 ) -> Result<Dir> {
-    let name = key.name();
+    let (name, suffix) = (key.name(), Suffix::of(op, key, spec)?);
     let (dir, made) = in_dir_or_errno(root, op, key, |dir| {
-        let temp = temp_name(Owner::Process, name, &spec.partial_suffix);
+        let temp = temp_name(Owner::Process, name, suffix);
         rustix::fs::symlinkat(target, dir, &temp[..])?;
         Ok(temp)
     })?;

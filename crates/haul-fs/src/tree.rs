@@ -4,7 +4,7 @@ use super::{
     Local, attributes,
     dir::{Dir, Root, unlink},
     error::{changed, check_key, fail, fail_make, root_error},
-    hidden::is_temp,
+    hidden::{is_temp, put_aside},
     meta,
     read::{link_name, no_link},
 };
@@ -231,7 +231,7 @@ fn cleanup_in(
             if name != b"." && name != b".." {
                 folders.push(Key::new([folder.as_bytes(), name, b"/"].concat()));
             }
-        } else if is_temp(name) && meta::mtime(&st) <= before {
+        } else if is_temp(name) && meta::mtime(&st) <= before && !is_all(&fd, name) {
             let removed = if dry_run { Ok(()) } else { rustix::fs::unlinkat(&fd, name, AtFlags::empty()) };
             match removed {
                 Ok(()) => found.push((Key::new([folder.as_bytes(), name].concat()), Some(meta::mtime(&st)))),
@@ -241,6 +241,11 @@ fn cleanup_in(
         }
     }
     refused.map_or(Ok(()), Err)
+}
+
+/// True for what was put aside for a file that isn't there.
+fn is_all(folder: &OwnedFd, hidden: &[u8]) -> bool {
+    put_aside(hidden).is_some_and(|own| meta::facts_at(folder, own, false, meta::FACTS).is_err())
 }
 
 /// How much space there is.

@@ -3,7 +3,7 @@
 
 use super::{
     dir::Dir,
-    hidden::{Owner, temp_name},
+    hidden::{Owner, Suffix, temp_name},
     meta, place,
 };
 use haul_core::{Error, ErrorKind, Key, Result, key::parent};
@@ -169,7 +169,7 @@ fn folds(dir: &Dir, name: &[u8], other: &[u8]) -> u8 {
 
 /// The same of a hidden name that is made to find out. Where that can't be, it may be folded.
 fn ask(dir: &Dir) -> u8 {
-    let name = temp_name(Owner::Process, b"case", ".partial");
+    let name = temp_name(Owner::Process, b"case", Suffix::OWN);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(dir, &name[..], flags, place::first_mode(true));
     let there = other_case(&name).map(|other| meta::facts_at(dir, &other, false, StatxFlags::INO));

@@ -6,8 +6,9 @@ use super::{
     delta,
     dir::Dir,
     error::{changed, check_file, fail, fail_close, fail_write},
-    hidden::Owner,
-    meta, place,
+    hidden::{Owner, Suffix},
+    meta,
+    place::{self, Until},
 };
 use futures::future::{BoxFuture, ready};
 use haul_core::{
@@ -83,10 +84,14 @@ struct Place {
 
 fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     // What others may not read at the end, they don't read while it comes.
-    let mode = meta::meta_mode(spec.meta.as_deref(), spec.keep_setid).map_or(0o777, |mode| mode.as_raw_mode());
-    let private = mode & 0o044 != 0o044 || spec.hides();
+    let until = match meta::meta_mode(spec.meta.as_deref(), spec.keep_setid) {
+        _ if spec.hides() => Until::Own,
+        Some(mode) if mode.as_raw_mode() & 0o044 != 0o044 => Until::Own,
+        Some(_) => Until::Open,
+        None => Until::Settled(&spec.replace),
+    };
     let owner = if spec.resumable { Owner::Anybody } else { Owner::Process };
-    let hidden = place::create(&local.root, OP, key, (owner, &spec.partial_suffix), private)?;
+    let hidden = place::create(&local.root, OP, key, (owner, Suffix::of(OP, key, spec)?), until)?;
     Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
 }
 

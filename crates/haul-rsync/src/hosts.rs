@@ -44,6 +44,7 @@ pub async fn reach(options: Options, ctx: &Context<'_>) -> Result<Options, Refus
             paths.push(word.clone());
             continue;
         };
+        check_host(&typed)?;
         let there = typed.there();
         if !reached.contains_key(&there) {
             let head = climb(&options, ctx, &typed).await?;
@@ -71,6 +72,14 @@ fn typed(word: &[u8]) -> Option<Typed<'_>> {
         None => (None, head),
     };
     Some(Typed { user, host, path })
+}
+
+/// Refuses a host that ssh would take for an option: ours is a whole command, of which ssh knows no host.
+fn check_host(typed: &Typed<'_>) -> Result<(), Refusal> {
+    match typed.host.starts_with('-') {
+        true => Err((exit::USAGE, format!("{:?} can't be the name of a host (code {})", typed.host, exit::USAGE))),
+        false => Ok(()),
+    }
 }
 
 /// `:path`, which means the host before it.
@@ -260,6 +269,14 @@ mod tests {
         ] {
             assert_eq!(typed(word.as_bytes()), want, "{word}");
         }
+        for word in ["a@-oProxyCommand=x:y", "[a@-oProxyCommand=x]:y", "a@[-oProxyCommand=x]:y"] {
+            let refused = typed(word.as_bytes()).map(|typed| check_host(&typed));
+            assert!(refused.is_none_or(|checked| checked.is_err_and(|(code, _)| code == exit::USAGE)), "{word}");
+        }
+        let typed_host = typed(b"a@-oProxyCommand=x:y").unwrap();
+        let told = "\"-oProxyCommand=x\" can't be the name of a host (code 1)";
+        assert_eq!(check_host(&typed_host).unwrap_err(), (exit::USAGE, told.to_owned()));
+        assert!(check_host(&typed(b"-a@h:x").unwrap_or(typed(b"h:x").unwrap())).is_ok());
         assert_eq!(again(b":d2", typed(b"u@h:d").unwrap()), host(Some("u"), "h", "d2"));
         assert_eq!(typed(b"h:~/d").unwrap().below_home(), b"d");
         assert!(check_daemon(OsStr::new("h::m")).is_err() && check_daemon(OsStr::new("h:m::n/")).is_err());

@@ -8,11 +8,19 @@ use crate::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version, plan::Replace};
 use haul_store::{Cleanup, CopyHow, CopyItem, Direction, Stored, Unfinished};
+use std::collections::VecDeque;
 
 const POSIX_RENAME: &str = "posix-rename@openssh.com";
 const HARDLINK: &str = "hardlink@openssh.com";
 const STATVFS: &str = "statvfs@openssh.com";
 const LSETSTAT: &str = "lsetstat@openssh.com";
+
+/// Bytes that a server copies before it says so: a session of which nothing is heard for too long is given up, and a slow disk takes
+/// some seconds for these.
+const STRETCH: u64 = 16 << 20;
+
+/// Stretches that are asked for at once, so that the server never waits for the next.
+const STRETCHES: usize = 2;
 
 impl Service {
     /// Directories at `dir` and below it may be missing.
@@ -194,16 +202,53 @@ async fn rename(service: &Service, from: &[u8], to: &[u8]) -> Result<(), Fault> 
     service.ask("Rename", async |channel| pool::done(channel.ask(&Request::Rename(from, to))).await).await
 }
 
-/// Where no rename replaces: what is there is put aside, under a name that everybody sees, until the new file has its own.
+/// Where no rename replaces: what is there is put aside, under a hidden name, until the new file has its own. A run that is killed
+/// between leaves it there: the next one that lists the folder puts it back, see [`put_back`].
 async fn swap(service: &Service, from: &[u8], to: &[u8]) -> Result<(), Fault> {
-    let aside = [to, b".haul-old"].concat();
-    rename(service, to, &aside).await?;
+    let (folder, name) = to.split_at(to.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1));
+    let aside = hidden::aside(name).ok_or_else(|| {
+        let message = "the server can't replace a file in one step, and this name is too long to put the old one aside: \
+                       remove it first";
+        Error::new(ErrorKind::Unsupported, "write", message)
+    })?;
+    let aside = [folder, &aside].concat();
+    match rename(service, to, &aside).await {
+        // An older one may have been left there. What has the name is newer.
+        Err(Fault::Status(..)) if service.facts(&aside, false).await.is_ok() => {
+            remove_path(service, &aside).await?;
+            rename(service, to, &aside).await?;
+        }
+        other => other?,
+    }
     if let Err(fault) = rename(service, from, to).await {
-        // The old one is not lost if this fails too: it is beside its name.
+        // The old one is not lost if this fails too: the next run puts it back.
         let _ = rename(service, &aside, to).await;
         return Err(fault);
     }
-    service.ask("Remove", async |channel| pool::done(channel.ask(&Request::Remove(&aside))).await).await
+    remove_path(service, &aside).await
+}
+
+async fn remove_path(service: &Service, path: &[u8]) -> Result<(), Fault> {
+    service.ask("Remove", async |channel| pool::done(channel.ask(&Request::Remove(path))).await).await
+}
+
+/// What was put aside for a file that didn't get its name gets it back; where another has the name by now, it is removed. True for
+/// the first.
+///
+/// Errors: the server's; then nothing was changed.
+pub async fn put_back(service: &Service, aside: &Key, own: &Key) -> Result<bool> {
+    let (from, to) = (service.path(aside)?, service.path(own)?);
+    match service.facts(&to, false).await {
+        Ok(_) => match remove_path(service, &from).await {
+            Err(fault) if !fault.is(status::NO_SUCH_FILE) => Err(at("delete", aside)(fault)),
+            _ => Ok(false),
+        },
+        // Servers that can't replace refuse a name that somebody has taken meanwhile; others would have had no need of this.
+        Err(fault) if fault.is(status::NO_SUCH_FILE) => {
+            rename(service, &from, &to).await.map(|()| true).map_err(at("write", own))
+        }
+        Err(fault) => Err(at("stat", own)(fault)),
+    }
 }
 
 /// Gives a file a name that nothing has. By a hard link where there are some: servers differ in what their rename does with a name that
@@ -450,7 +495,20 @@ async fn copy_data(channel: &Claim, from: &[u8], to: &[u8], size: u64, wish: &Wi
     let made = channel.ask(&Request::Open(to, flags, Attrs { mode: Some(0o600), ..Attrs::default() }));
     let (opened, made) = (Handle::opened(channel, opened).await, Handle::opened(channel, made).await);
     let (opened, made) = (opened?, made?);
-    pool::done(channel.ask(&Request::CopyData(&opened.name, 0, 0, &made.name, 0))).await?;
+    let mut asked = VecDeque::new();
+    for from in (0..size.max(1)).step_by(STRETCH as usize) {
+        if asked.len() == STRETCHES
+            && let Some(done) = asked.pop_front()
+        {
+            pool::done(done).await?;
+        }
+        // The last one goes to the end, wherever that is by now: a file that grew is found out by its size.
+        let bytes = if size - from > STRETCH { STRETCH } else { 0 };
+        asked.push_back(channel.ask(&Request::CopyData(&opened.name, from, bytes, &made.name, from)));
+    }
+    for done in asked {
+        pool::done(done).await?;
+    }
     if let Some(owner) = wish.owner {
         let attrs = Attrs { owner: Some(owner), ..Attrs::default() };
         // Not everybody may.
@@ -527,6 +585,12 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Unfinished {
                 left.failed.push(Error::new(ErrorKind::Invalid, "cleanup", message).with_key(&dir));
             } else if name.attrs.is_dir() {
                 dirs.push(Entry::dir(key).key);
+            } else if let Some(own) = hidden::put_aside(&name.name) {
+                // It may be all that there is of a file.
+                let own = Key::new([dir.as_bytes(), own].concat());
+                if !dry_run && let Err(error) = put_back(service, &key, &own).await {
+                    left.failed.push(error);
+                }
             } else if hidden::is_hidden(&name.name) {
                 let time = name.attrs.times.map(|(_, mtime)| Mtime::new(mtime.into(), 0));
                 let Some(time) = time.filter(|time| time.secs() <= oldest) else { continue };

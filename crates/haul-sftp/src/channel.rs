@@ -30,6 +30,9 @@ const READ_WINDOW: usize = (2 << 20) - (4 << 10);
 /// Content on its way to the server at once, in bytes: a window's worth and as much again, so that there is always some to send.
 const WRITE_WINDOW: usize = 4 << 20;
 
+/// While the server forces bytes to its disk, it may be silent so many times as long. That it still lives is for ssh to find out.
+const SLOW: u32 = 20;
+
 /// Frames with less content are put together into one write.
 const SMALL: usize = 16 << 10;
 
@@ -66,6 +69,8 @@ struct State {
 #[derive(Debug)]
 struct Waiting {
     answer: oneshot::Sender<Result<Reply>>,
+    /// It may take long without a word.
+    slow: bool,
     /// Given back when the answer is there.
     _window: Option<OwnedSemaphorePermit>,
 }
@@ -132,13 +137,18 @@ impl Channel {
 
     /// Sends a request.
     pub fn ask(&self, request: &Request<'_>) -> Answer {
-        self.send(request, Vec::new(), None)
+        self.send(request, Vec::new(), None, false)
+    }
+
+    /// The same of one that may take long, and can't be asked for in parts.
+    pub fn ask_slow(&self, request: &Request<'_>) -> Answer {
+        self.send(request, Vec::new(), None, true)
     }
 
     /// Sends a request to read, once so many bytes may come.
     pub async fn read(&self, handle: &[u8], at: u64, len: u32) -> Answer {
         let window = self.reads.clone().acquire_many_owned(len).await.ok();
-        self.send(&Request::Read(handle, at, len), Vec::new(), window)
+        self.send(&Request::Read(handle, at, len), Vec::new(), window, false)
     }
 
     /// Room for so many bytes to go: before they are at hand, so that what waits isn't in memory.
@@ -149,10 +159,16 @@ impl Channel {
     /// Sends bytes.
     pub fn write(&self, handle: &[u8], at: u64, content: Vec<Bytes>, room: Option<OwnedSemaphorePermit>) -> Answer {
         let len = content.iter().map(Bytes::len).sum::<usize>() as u32;
-        self.send(&Request::Write(handle, at, len), content, room)
+        self.send(&Request::Write(handle, at, len), content, room, false)
     }
 
-    fn send(&self, request: &Request<'_>, content: Vec<Bytes>, window: Option<OwnedSemaphorePermit>) -> Answer {
+    fn send(
+        &self,
+        request: &Request<'_>,
+        content: Vec<Bytes>,
+        window: Option<OwnedSemaphorePermit>,
+        slow: bool,
+    ) -> Answer {
         let (answer, receiver) = oneshot::channel();
         let mut state = lock(&self.state);
         if let Some(dead) = &state.dead {
@@ -162,7 +178,7 @@ impl Channel {
         }
         let id = state.next;
         state.next = id.wrapping_add(1);
-        state.waiting.insert(id, Waiting { answer, _window: window });
+        state.waiting.insert(id, Waiting { answer, slow, _window: window });
         // In the order of their numbers. One that has ended tells all who wait.
         let _ = self.send.send(Frame { head: request.frame(id), content });
         Answer(receiver)
@@ -293,7 +309,7 @@ fn answer(waiting: Waiting, reply: Result<Reply>, state: &Mutex<State>, send: &m
         let mut state = lock(state);
         let id = state.next;
         state.next = id.wrapping_add(1);
-        state.waiting.insert(id, Waiting { answer: nobody, _window: None });
+        state.waiting.insert(id, Waiting { answer: nobody, slow: false, _window: None });
         let _ = send.send(Frame { head: Request::Close(&handle).frame(id), content: Vec::new() });
     }
 }
@@ -356,12 +372,20 @@ async fn receive(
     idle: Duration,
     state: &Mutex<State>,
 ) -> Result<(), Stop> {
+    let mut silent = 0;
     loop {
         match tokio::time::timeout(idle, from.read_buf(into)).await {
             Ok(Ok(0) | Err(_)) => return Err(Stop::Ended),
             Ok(Ok(_)) => return Ok(()),
-            Err(_) if lock(state).waiting.is_empty() => {}
-            Err(_) => return Err(Stop::Silent),
+            Err(_) => {}
+        }
+        let state = lock(state);
+        if state.waiting.is_empty() {
+            continue;
+        }
+        silent += 1;
+        if silent >= SLOW || !state.waiting.values().any(|waiting| waiting.slow) {
+            return Err(Stop::Silent);
         }
     }
 }

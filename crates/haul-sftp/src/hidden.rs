@@ -33,6 +33,28 @@ pub fn new(name: &[u8], suffix: &str) -> Vec<u8> {
     hidden
 }
 
+/// How names end that files have which were put aside.
+const OLD: &[u8] = b".old";
+
+/// The hidden name under which a file of this name is put aside: always the same, so that it is found again. `None` where it doesn't
+/// fit.
+pub fn aside(name: &[u8]) -> Option<Vec<u8>> {
+    let digits = of(name);
+    let aside = [MARK, format!("{digits:08x}{:08x}.", check(digits)).as_bytes(), name, OLD].concat();
+    (aside.len() <= NAME_MAX).then_some(aside)
+}
+
+/// The name of the file that was put aside under this one.
+pub fn put_aside(hidden: &[u8]) -> Option<&[u8]> {
+    let name = hidden.get(MARK.len() + DIGITS + 1..)?.strip_suffix(OLD)?;
+    (aside(name)? == hidden).then_some(name)
+}
+
+/// Digits that follow from a name (FNV-1a).
+fn of(name: &[u8]) -> u32 {
+    name.iter().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
 /// True for hidden names, of a local disk too.
 pub fn is_hidden(name: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(MARK) else { return false };
@@ -64,6 +86,14 @@ mod tests {
             assert!(hidden.len() <= NAME_MAX && is_hidden(&hidden) && hidden.ends_with(b".partial"));
             assert_ne!(hidden, new(name, ".partial"));
         }
+        for name in [&b"a"[..], b"a.old", b"\xff\xfe", &[b'x'; 228]] {
+            let aside = aside(name).unwrap();
+            assert!(aside.len() <= NAME_MAX && is_hidden(&aside));
+            assert_eq!(put_aside(&aside), Some(name));
+        }
+        // So it was in all versions, and local disks know it by that.
+        assert_eq!(aside(b"f").unwrap(), b".haul-e30c2799c19cc4a5.f.old");
+        assert_eq!((aside(&[b'x'; 229]), put_aside(&new(b"a", ".old")), put_aside(b"a.old")), (None, None, None));
         for name in [".haul-", ".haul-0123456789abcdef.x.partial", "a.partial"] {
             assert!(!is_hidden(name.as_bytes()), "{name}");
         }

@@ -1,11 +1,12 @@
 //! Listing one directory at a time, and facts of one name.
 
 use crate::{
-    hidden,
+    change, hidden,
     pool::{self, Claim, Fault, Handle},
     service::{Service, at},
     wire::{Attrs, Name, Reply, Request, status},
 };
+use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
 use haul_store::{
@@ -20,8 +21,14 @@ const OP: &str = "list";
 /// asking ahead a directory of a hundred thousand costs a thousand round trips.
 const AHEAD: (usize, usize) = (2, 64);
 
-/// Names of a directory at most: what lists more lists without an end.
-const NAMES: usize = 10_000_000;
+/// Bytes that the names of a directory may take, facts included: some millions of names. What lists more lists without an end.
+const NAMES: usize = 512 << 20;
+
+/// What a name takes beside its bytes.
+const EACH: usize = 128;
+
+/// The longest path that a directory can have: that of Linux. Longer ones have directories in directories without an end.
+const PATH: usize = 4096;
 
 /// Names whose facts must be asked for at once.
 const ASKED: usize = 64;
@@ -32,21 +39,26 @@ pub struct Directories {
     pub service: Arc<Service>,
     /// With metadata.
     pub meta: bool,
+    /// What killed runs left is put right.
+    pub sweep: bool,
 }
 
 impl Directories {
     /// Those that a request asks for.
     pub fn new(service: &Arc<Service>, request: &ListRequest) -> Directories {
-        Directories { service: service.clone(), meta: request.meta }
+        Directories { service: service.clone(), meta: request.meta, sweep: request.sweep }
     }
 }
 
 impl Folders for Directories {
     fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
-        let (service, meta) = (self.service.clone(), self.meta);
+        let (service, meta, sweep) = (self.service.clone(), self.meta, self.sweep);
         async move {
-            let names = names(&service, &dir).await?;
-            found(&service, &dir, names, meta).await
+            let mut names = names(&service, &dir).await?;
+            let lost = asides(&service, &dir, &mut names, sweep).await;
+            let mut found = found(&service, &dir, names, meta).await?;
+            found.extend(lost);
+            Ok(found)
         }
         .boxed()
     }
@@ -57,6 +69,10 @@ impl Folders for Directories {
 /// Errors: `NotFound` when it isn't a directory.
 pub async fn names(service: &Service, dir: &Key) -> Result<Vec<Name>> {
     let path = service.path(dir)?;
+    if path.len() > PATH {
+        let message = format!("its path is longer than {PATH} bytes: the server lists directories without an end");
+        return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(dir));
+    }
     let names = service.ask("Readdir", async |channel| read(channel, &path).await).await;
     match names {
         // So servers answer where a file is.
@@ -74,7 +90,7 @@ pub async fn names(service: &Service, dir: &Key) -> Result<Vec<Name>> {
 
 async fn read(channel: &Claim, path: &[u8]) -> Result<Vec<Name>, Fault> {
     let handle = Handle::opened(channel, channel.ask(&Request::Opendir(path))).await?;
-    let (mut all, mut asked, mut ahead) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0);
+    let (mut all, mut asked, mut ahead, mut bytes) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0, 0);
     loop {
         while asked.len() < ahead {
             asked.push_back(channel.ask(&Request::Readdir(&handle.name)));
@@ -82,7 +98,8 @@ async fn read(channel: &Claim, path: &[u8]) -> Result<Vec<Name>, Fault> {
         let Some(next) = asked.pop_front() else { break };
         match next.await? {
             Reply::Names(names) => {
-                if names.is_empty() || all.len() > NAMES || starts_anew(&all, &names) {
+                bytes += names.iter().map(|name| name.name.len() + EACH).sum::<usize>();
+                if names.is_empty() || bytes > NAMES || starts_anew(&all, &names) {
                     let message = "the server lists this directory without an end";
                     return Err(Error::new(ErrorKind::Invalid, OP, message).into());
                 }
@@ -96,6 +113,40 @@ async fn read(channel: &Claim, path: &[u8]) -> Result<Vec<Name>, Fault> {
     pool::done(handle.close()).await?;
     all.retain(|name| !matches!(&name.name[..], b"." | b".."));
     Ok(all)
+}
+
+/// Files that a killed run had put aside and that nothing took the place of. Where things may be put right they get their names back, and
+/// what isn't needed any more goes; else they are lost to this listing: that they aren't there would be wrong.
+async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool) -> Vec<Found> {
+    let asides: Vec<(Key, Name)> = names
+        .iter()
+        .filter_map(|name| {
+            let own = Bytes::copy_from_slice(hidden::put_aside(&name.name)?);
+            let aside = Key::new([dir.as_bytes(), &name.name].concat());
+            Some((aside, Name { name: own, attrs: name.attrs }))
+        })
+        .collect();
+    let mut lost = Vec::new();
+    for (aside, own) in asides {
+        let key = Key::new([dir.as_bytes(), &own.name].concat());
+        let is_there = names.iter().any(|name| name.name == own.name);
+        if !sweep && !is_there {
+            let message =
+                "an interrupted run has put it aside: copy to this folder again, or clean it up (haul cleanup)";
+            lost.push(Found::Failed(key.clone(), Error::new(ErrorKind::Changed, OP, message).with_key(&key)));
+        }
+        if !sweep {
+            continue;
+        }
+        match change::put_back(service, &aside, &key).await {
+            Ok(true) => names.push(own),
+            Ok(false) => {}
+            // It is in nobody's way.
+            Err(error) if is_there => tracing::debug!(%error, "can't remove what a killed run left"),
+            Err(error) => lost.push(Found::Failed(key, error)),
+        }
+    }
+    lost
 }
 
 /// A server that has come to its end and begins again.

@@ -182,12 +182,20 @@ impl Inner {
         let private = mode.is_some_and(|mode| mode & 0o044 != 0o044);
         let attrs = Attrs { mode: private.then_some(0o600), ..Attrs::default() };
         let flags = open::WRITE | open::READ | open::CREATE | open::EXCLUSIVE;
-        let handle = Handle::opened(channel, channel.ask(&Request::Open(&self.path, flags, attrs))).await;
+        let mut handle = Handle::opened(channel, channel.ask(&Request::Open(&self.path, flags, attrs))).await;
         let there = match pool::attrs(there).await {
             Ok(there) => Some(there),
             Err(fault @ Fault::Lost(_)) => return Err(fault),
             Err(_) => None,
         };
+        let closed = |there: &Attrs| there.is_file() && there.mode.is_some_and(|mode| mode & 0o044 != 0o044);
+        if !private && mode.is_none() && there.as_ref().is_some_and(closed) {
+            // Made anew, as who has opened it meanwhile could read on in it. Nothing was written yet.
+            pool::done(handle?.close()).await?;
+            pool::done(channel.ask(&Request::Remove(&self.path))).await?;
+            let attrs = Attrs { mode: Some(0o600), ..Attrs::default() };
+            handle = Handle::opened(channel, channel.ask(&Request::Open(&self.path, flags, attrs))).await;
+        }
         let handle = handle?;
         self.service.has(&self.key.parent());
         let mut state = self.state();
@@ -304,7 +312,7 @@ impl Inner {
         let attrs = Attrs { size: cut, ..wish.attrs };
         let set = (attrs != Attrs::default()).then(|| channel.ask(&Request::Fsetstat(&handle.name, attrs)));
         let synced = match self.spec.fsync && channel.hello.has("fsync@openssh.com", "1") {
-            true => Some(channel.ask(&Request::Extended("fsync@openssh.com", &[&handle.name]))),
+            true => Some(channel.ask_slow(&Request::Extended("fsync@openssh.com", &[&handle.name]))),
             false => None,
         };
         let facts = channel.ask(&Request::Fstat(&handle.name));

@@ -6,6 +6,7 @@
 //!
 //! Nothing here reads the environment, the command line or a terminal. ssh does: it asks on the terminal by itself.
 
+mod askpass;
 mod dir;
 mod host;
 mod login;

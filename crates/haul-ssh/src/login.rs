@@ -2,6 +2,7 @@
 //! and nobody does again after they were refused.
 
 use crate::{
+    askpass::{Askpass, Whose},
     dir,
     host::Config,
     pipe::{End, Pipe},
@@ -17,7 +18,7 @@ use std::{
         Arc, Once,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     process::Command,
@@ -31,6 +32,8 @@ pub const LOGIN: Duration = Duration::from_secs(600);
 const SESSIONS: usize = 10;
 /// How long a master whose own session is over may take to end.
 const ENDS: Duration = Duration::from_secs(2);
+/// How long a host that couldn't be reached is left in peace: so long first, twice as long each time, and no longer.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Of a master that isn't ours: some are left for its owner.
 const RIDING: usize = 8;
 /// What nobody may take for an answer of ours: with it a session that the master doesn't take can't become a login of its own.
@@ -69,10 +72,25 @@ enum State {
     Out,
     /// We were refused: asking again would only annoy the server.
     Refused(Error),
+    /// The host couldn't be reached.
+    Away(Away),
     /// The user's own master.
     Riding(PathBuf),
     /// A master of ours: its first session.
     Own(PathBuf, End),
+}
+
+/// A host that couldn't be reached. It may limit how often it is asked, so it is left in peace for a while.
+#[derive(Debug)]
+struct Away {
+    /// As ssh said it.
+    error: Error,
+    /// What was asked for.
+    remote: Remote,
+    /// Until then it isn't asked again.
+    until: Instant,
+    /// How long that was.
+    pause: Duration,
 }
 
 /// A session that is about to be: whoever opened it finds out from its bytes whether it came about.
@@ -82,9 +100,20 @@ pub struct Opening {
     pub pipe: Pipe,
     ssh: Arc<Inner>,
     /// Of a login: nobody else tries meanwhile.
-    login: Option<(OwnedMutexGuard<State>, Option<PathBuf>)>,
+    login: Option<Login>,
     /// Removed when the login is over.
-    _askpass: Option<tempfile::TempPath>,
+    _askpass: Option<Askpass>,
+}
+
+#[derive(Debug)]
+struct Login {
+    state: OwnedMutexGuard<State>,
+    /// Where further sessions are taken.
+    socket: Option<PathBuf>,
+    /// What it is for.
+    remote: Remote,
+    /// How long the host was left in peace before.
+    pause: Duration,
 }
 
 impl Ssh {
@@ -131,10 +160,23 @@ impl Ssh {
 
     /// Begins the session that others depend on, for who has none that lives: rides the user's own master, or logs in.
     ///
+    /// A host that couldn't be reached is asked again after a pause only. Within that it isn't asked for another program than before,
+    /// as whoever tries one after the other knows already; nor where the same would only fail again.
+    ///
     /// Errors: nobody could log in; those of the first who was refused are told to all who ask later.
     pub async fn first(&self, remote: &Remote) -> Result<Opening> {
         let inner = &self.0;
         let mut state = inner.state.clone().lock_owned().await;
+        let mut pause = Duration::ZERO;
+        if let State::Away(away) = &*state {
+            let knows = away.remote != *remote || away.error.retry() == Retry::Never;
+            if knows && Instant::now() < away.until {
+                return Err(away.error.to_report());
+            }
+            tokio::time::sleep_until(away.until.into()).await;
+            pause = away.pause;
+            *state = State::Out;
+        }
         if let State::Own(_, end) = &*state {
             // Its own session is over, and with it whatever was on it.
             end.ended_within(ENDS).await;
@@ -154,7 +196,7 @@ impl Ssh {
         match &*state {
             State::Refused(error) => Err(error.to_report()),
             State::Riding(path) => inner.ride(path, remote),
-            State::Own(..) | State::Out => inner.log_in(state, remote),
+            State::Own(..) | State::Out | State::Away(_) => inner.log_in((state, pause), remote).await,
         }
     }
 
@@ -164,7 +206,7 @@ impl Ssh {
     pub async fn any(&self, remote: &Remote) -> Result<Opening> {
         let lives = match &*self.0.state.lock().await {
             State::Own(_, end) => !end.has_ended(),
-            State::Out | State::Refused(_) | State::Riding(_) => false,
+            State::Out | State::Refused(_) | State::Away(_) | State::Riding(_) => false,
         };
         if lives { self.further(remote).await } else { self.first(remote).await }
     }
@@ -177,7 +219,7 @@ impl Ssh {
         let path = match &*inner.state.lock().await {
             State::Riding(path) => Some(path.clone()),
             State::Own(path, end) => (!end.has_ended()).then(|| path.clone()),
-            State::Out | State::Refused(_) => None,
+            State::Out | State::Refused(_) | State::Away(_) => None,
         };
         match path {
             Some(path) => inner.ride(&path, remote),
@@ -200,7 +242,11 @@ impl Inner {
     }
 
     /// A first session, whose ssh takes further ones where it can.
-    fn log_in(self: &Arc<Self>, state: OwnedMutexGuard<State>, remote: &Remote) -> Result<Opening> {
+    async fn log_in(
+        self: &Arc<Self>,
+        (state, pause): (OwnedMutexGuard<State>, Duration),
+        remote: &Remote,
+    ) -> Result<Opening> {
         let target = &self.settings.target;
         let dir = dir::of_user(self.settings.runtime.as_deref())?;
         let mut more = self.options();
@@ -215,17 +261,18 @@ impl Inner {
         let mut variables: Vec<(&str, OsString)> = Vec::new();
         let mut askpass = None;
         if target.password.is_some() || target.passphrase.is_some() {
-            let program = dir::askpass(&dir)?;
-            variables.push(("SSH_ASKPASS", dir::variable(&program)));
+            let whose = if target.password.is_some() { self.whose().await } else { Whose::default() };
+            let password = target.password.as_deref().map(|password| (password, &whose));
+            let program = Askpass::new(&dir, password, target.passphrase.as_deref())?;
+            variables.push(("SSH_ASKPASS", program.program().into_os_string()));
             variables.push(("SSH_ASKPASS_REQUIRE", "force".into()));
-            variables.push(("HAUL_SSH_PASSWORD", target.password.clone().unwrap_or_default().into()));
-            variables.push(("HAUL_SSH_PASSPHRASE", target.passphrase.clone().unwrap_or_default().into()));
             more.push("-oNumberOfPasswordPrompts=1".into());
             askpass = Some(program);
         }
         let words = target.session(&more, remote)?;
         let pipe = Pipe::start(target, &words, &variables)?;
-        Ok(Opening { pipe, ssh: self.clone(), login: Some((state, socket)), _askpass: askpass })
+        let login = Login { state, socket, remote: remote.clone(), pause };
+        Ok(Opening { pipe, ssh: self.clone(), login: Some(login), _askpass: askpass })
     }
 
     /// A further session on a master.
@@ -235,6 +282,17 @@ impl Inner {
         more.extend(["-oControlMaster=no".into(), "-S".into(), shown(socket)]);
         let pipe = Pipe::start(target, &target.session(&more, remote)?, &[])?;
         Ok(Opening { pipe, ssh: self.clone(), login: None, _askpass: None })
+    }
+
+    /// Whom ssh will name where it asks for the password: nobody, where that can't be known.
+    async fn whose(&self) -> Whose {
+        let Some(config) = self.config().await else { return Whose::default() };
+        let user = config.get("user").unwrap_or_default().to_owned();
+        let hosts = ["hostname", "hostkeyalias"].into_iter().filter_map(|name| config.get(name));
+        // It writes a host's name in small letters.
+        let mut hosts: Vec<String> = hosts.flat_map(|host| [host.to_owned(), host.to_lowercase()]).collect();
+        hosts.dedup();
+        Whose { user, hosts }
     }
 
     /// What the user's config says of the host.
@@ -276,7 +334,7 @@ impl Opening {
 
     /// The far program has answered: the session is there, and others may follow.
     pub fn is_up(self) -> Pipe {
-        if let Some((mut state, socket)) = self.login {
+        if let Some(Login { mut state, socket, .. }) = self.login {
             match socket.filter(|socket| socket.exists()) {
                 Some(socket) => *state = State::Own(socket, self.pipe.end.clone()),
                 None => self.ssh.limit.store(1, Ordering::Relaxed),
@@ -290,9 +348,15 @@ impl Opening {
         let words::Refusal { error, is_full } = self.pipe.end.refusal().await;
         let by_itself = self.pipe.end.ended_by_itself();
         match self.login {
-            Some((mut state, _)) => {
-                if error.kind() == ErrorKind::Unauthenticated {
-                    *state = State::Refused(error.to_report());
+            Some(Login { mut state, remote, pause, .. }) => {
+                match error.kind() {
+                    ErrorKind::Unauthenticated => *state = State::Refused(error.to_report()),
+                    ErrorKind::Unreachable => {
+                        let pause = (2 * pause).clamp(PAUSE.0, PAUSE.1);
+                        let until = Instant::now() + pause;
+                        *state = State::Away(Away { error: error.to_report(), remote, until, pause });
+                    }
+                    _ => {}
                 }
                 error
             }
@@ -307,5 +371,61 @@ impl Opening {
     pub fn give_up(self, error: Error) -> Error {
         self.pipe.end.stop();
         error
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // Tests make their own files.
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// An ssh that says `line` to each who wants a session, notes that it was asked, and knows no config.
+    fn fake(dir: &Path, line: &str) -> Ssh {
+        let program = dir.join("ssh");
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in *-G*) exit 1;; esac\necho asked >>{0}/asked\necho '{line}' >&2\nexit 255\n",
+            dir.display()
+        );
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let target = Target { command: vec![program.display().to_string(), "far".into()], ..Target::default() };
+        let (connect_timeout, idle_timeout) = (Duration::from_secs(5), Duration::from_secs(20));
+        Ssh::new(Settings { target, runtime: Some(dir.to_owned()), connect_timeout, idle_timeout })
+    }
+
+    async fn fails(ssh: &Ssh, remote: &Remote) -> Error {
+        match ssh.any(remote).await {
+            Ok(opening) => opening.failed().await,
+            Err(error) => error,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_refuses_is_left_in_peace_for_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let ssh = fake(dir.path(), "kex_exchange_identification: Connection closed by remote host");
+        let asked = || std::fs::read_to_string(dir.path().join("asked")).unwrap().lines().count();
+        let (sftp, far) = (Remote::Subsystem("sftp".into()), Remote::Command("haul far".into()));
+        let began = Instant::now();
+        let first = fails(&ssh, &sftp).await;
+        assert_eq!((first.kind(), asked()), (ErrorKind::Unreachable, 1));
+        // Whoever tries the other way is told the same, and nobody is asked.
+        let other = fails(&ssh, &far).await;
+        assert_eq!((other.message(), asked()), (first.message(), 1));
+        fails(&ssh, &sftp).await;
+        assert!(asked() == 2 && began.elapsed() >= PAUSE.0, "{:?}", began.elapsed());
+        fails(&ssh, &sftp).await;
+        assert!(asked() == 3 && began.elapsed() >= 3 * PAUSE.0, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn who_was_refused_is_not_asked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let ssh = fake(dir.path(), "a@h: Permission denied (publickey).");
+        for remote in [Remote::Subsystem("sftp".into()), Remote::Command("haul far".into())] {
+            assert_eq!(fails(&ssh, &remote).await.kind(), ErrorKind::Unauthenticated);
+        }
+        assert_eq!(std::fs::read_to_string(dir.path().join("asked")).unwrap(), "asked\n");
     }
 }

@@ -1,15 +1,22 @@
 //! Answers one request with the store.
 
-use super::{Opened, Session};
+use super::{
+    Opened, Session,
+    room::{Held, piece},
+};
 use crate::{
     crc64,
     frame::{Frame, Kind, PIECE},
     message::{self, Answer, Asking, Folder, Request},
-    wire::WINDOW,
+    wire::{Queued, WINDOW},
 };
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, future::ready, stream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Version, listing::Lost};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Retry, Version,
+    delta::{Cut, Cutter, Recipe},
+    listing::Lost,
+};
 use haul_store::{
     Attributed, AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, Read,
     SettleItem, Stored, Watch, WriteSpec, blocks, disk, offered,
@@ -18,7 +25,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt as _,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -27,16 +34,22 @@ use tokio::sync::{Semaphore, mpsc};
 /// Entries in one answer of a listing: below a megabyte.
 const BATCH: usize = 2000;
 
+/// Files that one request is about, at most. A near end has a thousand.
+const ITEMS: usize = 10_000;
+
 /// Blocks of a file that are read ahead.
 const AHEAD: usize = 2;
 
 /// Answers that go to one request.
 pub struct Replies {
+    session: Arc<Session>,
     pub id: u32,
-    pub first: mpsc::UnboundedSender<Frame>,
-    pub content: mpsc::Sender<Frame>,
+    first: mpsc::UnboundedSender<Queued>,
+    content: mpsc::Sender<Queued>,
     /// Bytes that the near end has room for.
-    pub window: Arc<Semaphore>,
+    window: Arc<Semaphore>,
+    /// The request's room, until the last answer is written.
+    asked: Mutex<Held>,
 }
 
 /// Content that comes with one request.
@@ -61,7 +74,7 @@ impl Incoming {
             let Some(piece) = self.pieces.recv().await else {
                 return Err(Error::new(ErrorKind::Io, "write", "the near end hung up"));
             };
-            self.taken += piece.len() as u64;
+            self.taken += self::piece(piece.len());
             left = left
                 .checked_sub(piece.len() as u64)
                 .ok_or_else(|| Error::new(ErrorKind::Corrupt, "write", "the near end sent more than it said"))?;
@@ -75,39 +88,59 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         while let Ok(piece) = self.pieces.try_recv() {
-            self.taken += piece.len() as u64;
+            self.taken += self::piece(piece.len());
         }
         self.unstored.fetch_sub(self.taken, Ordering::Relaxed);
     }
 }
 
 impl Replies {
+    /// None yet. `ways`: of what goes first, and of what goes in order.
+    pub fn new(
+        session: Arc<Session>,
+        id: u32,
+        ways: (mpsc::UnboundedSender<Queued>, mpsc::Sender<Queued>),
+        window: Arc<Semaphore>,
+        asked: Held,
+    ) -> Replies {
+        let (first, content) = ways;
+        Replies { session, id, first, content, window, asked: Mutex::new(asked) }
+    }
+
+    fn asked(&self) -> Held {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// The only answer, or the last.
     pub async fn last(&self, answer: Answer) {
+        let frame = self.frame(&answer);
+        drop(answer);
+        let room = self.session.room.answer(frame.body.len()).await;
         // Who hung up hears nothing.
-        let _ = self.first.send(self.frame(&answer));
+        let _ = self.first.send(Queued::new(frame, [room, self.asked()]));
     }
 
     /// One of several, in order with content: waits until the near end has room for it.
     async fn next(&self, answer: Answer) {
-        self.in_order(self.frame(&answer)).await;
+        let frame = self.frame(&answer);
+        near_has_room(&self.window, frame.body.len()).await;
+        let _ = self.content.send(frame.into()).await;
     }
 
-    async fn data(&self, body: Bytes) {
-        self.in_order(Frame { kind: Kind::Data, id: self.id, body }).await;
+    async fn data(&self, body: Bytes, room: Held) {
+        let frame = Frame { kind: Kind::Data, id: self.id, body };
+        let _ = self.content.send(Queued::new(frame, [room, None])).await;
     }
 
-    async fn in_order(&self, frame: Frame) {
-        let size = (frame.body.len() as u64).min(WINDOW) as u32;
-        if let Ok(room) = self.window.acquire_many(size).await {
-            room.forget();
-        }
-        let _ = self.content.send(frame).await;
+    /// Facts, which go before content.
+    async fn facts(&self, answer: Answer) {
+        let _ = self.content.send(self.frame(&answer).into()).await;
     }
 
     /// The last of several: behind those.
     async fn end(&self, answer: Answer) {
-        let _ = self.content.send(self.frame(&answer)).await;
+        let frame = self.frame(&answer);
+        let _ = self.content.send(Queued::new(frame, [None, self.asked()])).await;
     }
 
     fn frame(&self, answer: &Answer) -> Frame {
@@ -119,6 +152,14 @@ impl Replies {
             Ok(frame) => frame,
             Err(_) => unreachable!("an error fits into a frame"),
         }
+    }
+}
+
+/// Waits until the near end has room for so many bytes more.
+async fn near_has_room(window: &Semaphore, bytes: usize) {
+    let bytes = (bytes as u64).min(WINDOW) as u32;
+    if let Ok(room) = window.acquire_many(bytes).await {
+        room.forget();
     }
 }
 
@@ -153,11 +194,17 @@ pub async fn answer(
     replies: &Replies,
     incoming: Incoming,
 ) -> Result<()> {
-    if session.settings.read_only && asking.request.changes() {
+    let read_only = session.settings.read_only;
+    if read_only && asking.request.changes() {
         return Err(Error::new(ErrorKind::Denied, "write", "haul there was started with --read-only"));
     }
+    if asking.request.items() > ITEMS {
+        let why = format!("the near end asks for more than {ITEMS} files at once");
+        return Err(Error::new(ErrorKind::Invalid, "connect", why));
+    }
+    let _made = session.room.made(asking.request.takes()).await;
     if let Request::Open(folder) = &asking.request {
-        replies.last(Answer::Folder(session.keep(session.open(folder)?))).await;
+        replies.last(Answer::Folder(session.keep(session.open(folder)?)?)).await;
         return Ok(());
     }
     if let Request::Listen(ports) = asking.request {
@@ -165,7 +212,12 @@ pub async fn answer(
         return Ok(());
     }
     let folder = session.folder(asking.folder)?;
-    let answered = in_folder(session, &folder, asking.request, replies, incoming).await;
+    let request = match asking.request {
+        // What dead processes left is only removed where something may be.
+        Request::List(list) => Request::List(ListRequest { sweep: list.sweep && !read_only, ..list }),
+        request => request,
+    };
+    let answered = in_folder(session, &folder, request, replies, incoming).await;
     answered.map_err(|error| near(&folder, error))
 }
 
@@ -180,12 +232,18 @@ async fn in_folder(
     let answer = match request {
         Request::Open(_) | Request::Listen(_) => unreachable!("it is answered before"),
         Request::List(request) => {
+            let Some(_listing) = session.room.listing() else {
+                let why = "the near end has too many listings under way";
+                return Err(Error::new(ErrorKind::Busy, "list", why).with_retry(Retry::Backoff));
+            };
             list(folder, request, replies).await;
             return Ok(());
         }
         Request::Stat(key) => Answer::Entry(near_entry(folder, store.stat(&far(folder, &key)).await?)),
         Request::Read(key, version, range) => {
             let (store, key) = (store.clone(), far(folder, &key));
+            // Of a small file, which is read at once.
+            let first = session.room.content(PIECE).await;
             let read = disk::together(async move {
                 let read = store.read(&key, version.as_ref(), range).await?;
                 let body = match read.body {
@@ -198,8 +256,8 @@ async fn in_folder(
                 Ok(Read { body, ..read })
             });
             let read = read.await?;
-            replies.end(Answer::Entry(near_entry(folder, read.entry))).await;
-            return send(read.body, replies).await;
+            replies.facts(Answer::Entry(near_entry(folder, read.entry))).await;
+            return send(read.body, replies, first).await;
         }
         Request::Put { key, spec, bytes } => {
             let (folder, key) = (folder.clone(), far(folder, &key));
@@ -207,10 +265,12 @@ async fn in_folder(
         }
         Request::Begin(key, spec) => {
             let resumable = spec.resumable;
+            session.check_uploads()?;
             Answer::Upload(session.hold(store.write(&far(folder, &key), spec).await?, resumable))
         }
         Request::Resume(key, token, sent, spec) => {
             let resumable = offered(store.resumable(), "resume")?;
+            session.check_uploads()?;
             let (upload, parts) = resumable.resume(&far(folder, &key), &token, sent, spec).await?;
             Answer::Resumed(session.hold(upload, true), parts)
         }
@@ -224,6 +284,10 @@ async fn in_folder(
             let part = upload.part(index, offset, Payload::new(pieces)).await?;
             Answer::Part(part, crc64)
         }
+        // Stores remember what they found, on their disk.
+        Request::Recipe(key, version, cut) if session.settings.read_only => {
+            Answer::Recipe(recipe(folder, &far(folder, &key), version.as_ref(), cut).await?)
+        }
         Request::Recipe(key, version, cut) => {
             let deltas = offered(store.deltas(), "read")?;
             Answer::Recipe(deltas.recipe(&far(folder, &key), version.as_ref(), cut).await?)
@@ -231,10 +295,10 @@ async fn in_folder(
         Request::Reuse(id, version, runs) => Answer::Parts(session.held(id)?.upload.reuse(&version, runs).await?),
         Request::ReadBack(id, range) => {
             let body = session.held(id)?.upload.read_back(range).await?;
-            return send(body, replies).await;
+            return send(body, replies, None).await;
         }
         Request::Publish(id, parts, late) => {
-            let (upload, resumable) = session.release(id)?;
+            let (upload, resumable) = session.release(id).await?;
             match upload.publish(parts, late).await {
                 Ok(stored) => Answer::Stored(stored, None),
                 Err(unpublished) => {
@@ -244,7 +308,7 @@ async fn in_folder(
             }
         }
         Request::Abort(id) => {
-            session.release(id)?.0.abort().await?;
+            session.release(id).await?.0.abort().await?;
             Answer::Done
         }
         Request::MakeDir(key, spec) => {
@@ -370,21 +434,31 @@ async fn set(folder: &Opened, item: AttributesItem) -> Result<Attributed> {
     answers.pop().unwrap_or_else(|| Err(Error::new(ErrorKind::Io, "set attributes", "the store gave no answer")))
 }
 
-/// Sends content, then its checksum.
-async fn send(body: Body, replies: &Replies) -> Result<()> {
+/// Sends content, then its checksum. `first` is the room of a file that was read already.
+async fn send(body: Body, replies: &Replies, mut first: Held) -> Result<()> {
     let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
     match body {
         Body::File(file, range) => {
+            drop(first);
             let starts = range.clone().step_by(PIECE).map(|from| from..range.end.min(from + PIECE as u64));
-            let blocks = stream::iter(starts).map(|range| {
-                let file = file.clone();
-                disk::run(move || block(&file, range))
+            let (session, window) = (replies.session.clone(), replies.window.clone());
+            let blocks = stream::iter(starts).then(move |range| {
+                let (file, session, window) = (file.clone(), session.clone(), window.clone());
+                async move {
+                    // First the near end's: what waits for that would take the room of all others.
+                    let bytes = (range.end - range.start) as usize;
+                    near_has_room(&window, bytes).await;
+                    (session.room.content(bytes).await, file, range)
+                }
             });
-            let mut blocks = blocks.buffered(AHEAD);
+            let blocks = blocks.map(|(room, file, range)| async move {
+                disk::run(move || block(&file, range)).await.map(|block| (block, room))
+            });
+            let mut blocks = std::pin::pin!(blocks.buffered(AHEAD));
             while let Some(block) = blocks.next().await {
-                let block = block?;
+                let (block, room) = block?;
                 hasher.update(&block);
-                replies.data(block).await;
+                replies.data(block, room).await;
             }
         }
         Body::Stream(mut pieces) => {
@@ -392,7 +466,13 @@ async fn send(body: Body, replies: &Replies) -> Result<()> {
                 let mut piece = piece?;
                 hasher.update(&piece);
                 while !piece.is_empty() {
-                    replies.data(piece.split_to(PIECE.min(piece.len()))).await;
+                    let part = piece.split_to(PIECE.min(piece.len()));
+                    near_has_room(&replies.window, part.len()).await;
+                    let room = match first.take() {
+                        Some(room) => Some(room),
+                        None => replies.session.room.content(part.len()).await,
+                    };
+                    replies.data(part, room).await;
                 }
             }
         }
@@ -417,10 +497,13 @@ async fn copy(session: &Session, folder: &Opened, asked: CopyBatch, replies: &Re
     let (source, place) = source(session, folder, asked.from.to_vec())?;
     let here = |item: CopyItem| CopyItem { from: far(&source, &item.from), to: far(folder, &item.to), ..item };
     let items = asked.items.into_iter().map(here).collect();
-    let (id, first) = (replies.id, replies.first.clone());
+    let (id, first, session) = (replies.id, replies.first.clone(), replies.session.clone());
     let watch = Watch::new(move |item, bytes| {
-        if let Ok(frame) = message::frame(Kind::Answer, id, &Answer::Progress(item, bytes)) {
-            let _ = first.send(frame);
+        // It is for people: nobody waits until it can be told.
+        if let Ok(frame) = message::frame(Kind::Answer, id, &Answer::Progress(item, bytes))
+            && let Some(room) = session.room.answer_now(frame.body.len())
+        {
+            let _ = first.send(Queued::new(frame, [Some(room), None]));
         }
     });
     // How the near end shows links of another store says nothing of this one.
@@ -440,6 +523,25 @@ fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, 
 
 fn near_each<T>(folder: &Opened, answers: Vec<Result<T>>) -> Vec<Result<T>> {
     answers.into_iter().map(|answer| answer.map_err(|error| near(folder, error))).collect()
+}
+
+/// What a file holds in pieces, of which nothing is remembered.
+async fn recipe(folder: &Opened, key: &Key, version: Option<&Version>, cut: Cut) -> Result<Recipe> {
+    let mut cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
+    let read = folder.store.read(key, version, None).await?;
+    let Body::File(file, range) = read.body else {
+        let why = "it is no file that can be cut in pieces";
+        return Err(Error::new(ErrorKind::Unsupported, "read", why).with_key(key));
+    };
+    let cut = disk::run(move || {
+        blocks::read(&file, range, |block| cutter.update(block))?;
+        Ok(cutter)
+    });
+    let cutter = cut.await.map_err(|e| e.with_key(key))?;
+    if folder.store.stat(key).await?.version != read.entry.version {
+        return Err(Error::new(ErrorKind::Changed, "read", "changed while it was read").with_key(key));
+    }
+    Ok(cutter.finish(read.entry.version))
 }
 
 /// Hashes content where it lies.

@@ -4,5 +4,6 @@
 
 mod contract;
 mod far_end;
+mod hostile;
 mod stage;
 mod tcp;

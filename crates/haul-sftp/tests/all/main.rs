@@ -2,4 +2,6 @@
 
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
+mod hostile;
+mod replacing;
 mod servers;

@@ -4,13 +4,21 @@
 //! `name=X` lists a file of that name; `size` says that a file of seven bytes has a
 //! thousand; `endless` lists the same names without an end; `garbage` answers with bytes that are no frame; `huge` announces a frame
 //! of two gigabytes; `strange` answers every question with another's answer; `more` gives more bytes than it was asked for; `silent`
-//! closes after its greeting.
+//! closes after its greeting; `mute` stays, and answers nothing; `deep` lists a directory in each directory. `slow` tells no lies: it
+//! copies `f`, of 100 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in two seconds and a half.
 
 use std::{
     env,
     io::{self, Read, Write, stdin, stdout},
     process::ExitCode,
+    thread::sleep,
+    time::Duration,
 };
+
+/// Bytes of the file that is copied, and how long a MiB takes.
+const COPIED: u64 = 100 << 20;
+const MIB: Duration = Duration::from_millis(20);
+const FORCED: Duration = Duration::from_millis(2500);
 
 const FILE: u32 = 0o100_644;
 const DIR: u32 = 0o040_755;
@@ -49,7 +57,7 @@ fn main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     let how = env::args().nth(1).unwrap_or_default();
-    let (mut input, mut listed) = (stdin().lock(), false);
+    let (mut input, mut listed, mut copied) = (stdin().lock(), false, false);
     loop {
         let mut head = [0; 4];
         if input.read_exact(&mut head).is_err() {
@@ -63,7 +71,13 @@ fn serve() -> io::Result<()> {
             frame.get(9..9 + len).unwrap_or_default().to_vec()
         };
         if frame[0] == 1 {
-            stdout().write_all(&[0, 0, 0, 5, 2, 0, 0, 0, 3])?;
+            let mut greeting = vec![2, 0, 0, 0, 3];
+            if how == "slow" {
+                for name in [&b"copy-data"[..], b"fsync@openssh.com"] {
+                    greeting.extend([string(name), string(b"1")].concat());
+                }
+            }
+            stdout().write_all(&string(&greeting))?;
             stdout().flush()?;
             if how == "silent" {
                 return Ok(());
@@ -80,6 +94,35 @@ fn serve() -> io::Result<()> {
                 stdout().flush()?;
             }
             ("strange", _) => send(103, id, &string(b"data"))?,
+            ("mute", _) => {}
+            ("slow", 200) if text() == b"copy-data" => {
+                let number =
+                    |at: usize| frame.get(at..at + 8).and_then(|n| n.try_into().ok()).map_or(0, u64::from_be_bytes);
+                // Behind the name, and the handle of one byte.
+                let (from, len) = (number(23), number(31));
+                let end = if len == 0 { COPIED } else { from + len };
+                sleep(MIB * u32::try_from((end - from) >> 20).unwrap_or(u32::MAX));
+                copied |= end == COPIED;
+                status(id, 0)?;
+            }
+            ("slow", 200) => {
+                sleep(FORCED);
+                status(id, 0)?;
+            }
+            ("slow", 7 | 17) => match text().ends_with(b"/f") {
+                true => send(105, id, &attrs(COPIED, FILE))?,
+                false if text().ends_with(b"folder") => send(105, id, &attrs(0, DIR))?,
+                false => status(id, 2)?,
+            },
+            ("slow", 8) => send(105, id, &attrs(if copied { COPIED } else { 7 }, FILE))?,
+            ("deep", 12) if !listed => {
+                listed = true;
+                send(
+                    104,
+                    id,
+                    &[&1_u32.to_be_bytes()[..], &string(b"directory"), &string(b""), &attrs(0, DIR)].concat(),
+                )?;
+            }
             // Open, open a directory.
             (_, 3 | 11) => {
                 listed = false;

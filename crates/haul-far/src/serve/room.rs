@@ -1,0 +1,156 @@
+//! What one near end can have this end hold in memory, on all its pipes together. Who reads a pipe waits for room before it takes the
+//! next request in; so an end that asks much and listens to nothing is no longer heard.
+//!
+//! Nobody waits for room of a kind while holding room of one that comes later here, and what holds the last two ends by being written,
+//! or by reading a disk. So room of each kind comes free as long as the near end reads what it is told.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of requests that are under way or whose answers wait to be written, as they are in memory.
+const ASKED: usize = 256 << 20;
+
+/// A message takes so many times its bytes once it is read, in small things.
+const READ: usize = 8;
+
+/// And so many bytes whatever it is: a task, its queue, a place in tables.
+const EACH: usize = 4 << 10;
+
+/// Bytes of answers that are being made of many things, or of a whole file.
+const MADE: usize = 128 << 20;
+
+/// Bytes of answers that wait to be written.
+const ANSWERS: usize = 64 << 20;
+
+/// Bytes of content that were read and wait to be written.
+const CONTENT: usize = 64 << 20;
+
+/// Bytes of content that came and wait to be stored. A near end has 64 MiB on the way.
+const UNSTORED: u64 = 256 << 20;
+
+/// A piece of content takes so many bytes more.
+const PIECE: u64 = 256;
+
+/// Pipes of one near end. It has eight sessions and four connections at most.
+const PIPES: usize = 32;
+
+/// Listings at once. Each may have read some megabytes ahead.
+const LISTINGS: usize = 128;
+
+/// Room that is held until it is dropped.
+pub type Held = Option<OwnedSemaphorePermit>;
+
+/// What there is room for.
+#[derive(Debug)]
+pub struct Room {
+    asked: Arc<Semaphore>,
+    made: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    content: Arc<Semaphore>,
+    unstored: Arc<AtomicU64>,
+    pipes: Arc<AtomicUsize>,
+    listings: Arc<Semaphore>,
+}
+
+/// A pipe that is served.
+#[derive(Debug)]
+pub struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Room {
+    pub fn new() -> Room {
+        let of = |bytes| Arc::new(Semaphore::new(bytes));
+        Room {
+            asked: of(ASKED),
+            made: of(MADE),
+            answers: of(ANSWERS),
+            content: of(CONTENT),
+            unstored: Arc::default(),
+            pipes: Arc::default(),
+            listings: of(LISTINGS),
+        }
+    }
+
+    /// For a request of so many bytes, until its answer is written.
+    pub async fn asked(&self, bytes: usize) -> Held {
+        hold(&self.asked, bytes.saturating_mul(READ).saturating_add(EACH), ASKED).await
+    }
+
+    /// For what is to become an answer.
+    pub async fn made(&self, bytes: usize) -> Held {
+        hold(&self.made, bytes, MADE).await
+    }
+
+    /// For an answer, until it is written.
+    pub async fn answer(&self, bytes: usize) -> Held {
+        hold(&self.answers, bytes, ANSWERS).await
+    }
+
+    /// The same where it isn't worth waiting for.
+    pub fn answer_now(&self, bytes: usize) -> Held {
+        self.answers.clone().try_acquire_many_owned(count(bytes, ANSWERS)).ok()
+    }
+
+    /// For a piece of content, before it is read, until it is written.
+    pub async fn content(&self, bytes: usize) -> Held {
+        hold(&self.content, bytes, CONTENT).await
+    }
+
+    /// For a listing.
+    pub fn listing(&self) -> Held {
+        self.listings.clone().try_acquire_owned().ok()
+    }
+
+    /// For one more pipe.
+    ///
+    /// Errors: `InvalidData` where there are too many.
+    pub fn pipe(&self) -> io::Result<Place> {
+        let place = Place(self.pipes.clone());
+        match self.pipes.fetch_add(1, Ordering::Relaxed) < PIPES {
+            true => Ok(place),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "the near end has too many pipes")),
+        }
+    }
+
+    /// Counts a piece of content that came.
+    ///
+    /// Errors: `InvalidData` where too much waits.
+    pub fn came(&self, bytes: usize) -> io::Result<()> {
+        let bytes = piece(bytes);
+        if self.unstored.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSTORED {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the near end sends more than can be stored"));
+        }
+        Ok(())
+    }
+
+    /// What waits to be stored: who takes pieces out says so there.
+    pub fn unstored(&self) -> Arc<AtomicU64> {
+        self.unstored.clone()
+    }
+}
+
+/// What a piece of content counts.
+pub fn piece(bytes: usize) -> u64 {
+    bytes as u64 + PIECE
+}
+
+async fn hold(of: &Arc<Semaphore>, bytes: usize, all: usize) -> Held {
+    // Closed never.
+    of.clone().acquire_many_owned(count(bytes, all)).await.ok()
+}
+
+/// What is larger than the half has that: it comes in turn, and smaller ones go on beside it.
+fn count(bytes: usize, all: usize) -> u32 {
+    bytes.min(all / 2) as u32
+}

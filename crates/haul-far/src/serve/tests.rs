@@ -1,0 +1,329 @@
+//! What a near end that means ill can't do, whatever it says.
+
+#![allow(clippy::disallowed_methods)] // Tests make their own files.
+
+use super::*;
+use crate::{
+    dial::{Call, Pipe},
+    pack::{Packing, When, pack},
+    wire::{Given, Wire},
+};
+use haul_core::{Algo, Key, Mtime, attributes::Carried, delta::Cut, keep::Keep};
+use haul_store::{
+    AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, SettleItem, WriteSpec,
+};
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+use tokio::{
+    io::{AsyncWriteExt as _, duplex, split},
+    time::timeout,
+};
+
+const SOON: Duration = Duration::from_secs(20);
+const ALWAYS: Packing = Packing { when: When::Always, level: None };
+
+/// A far end in this process, and a near end's pipe to it that was greeted.
+async fn far_end(settings: Settings, packing: Packing) -> (Pipe, Task<io::Result<()>>) {
+    let (near, far) = duplex(1 << 16);
+    let (from, to) = split(far);
+    let serving = Task::spawn(serve(from, to, settings));
+    let (input, output) = split(near);
+    let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
+    let (pipe, _) = Call::Pipes(pipe).greet(packing, SOON, None).await.unwrap();
+    (pipe, serving)
+}
+
+async fn wire(settings: Settings) -> Arc<Wire> {
+    let (pipe, serving) = far_end(settings, Packing::default()).await;
+    tokio::spawn(serving);
+    Wire::new(pipe, SOON, Packing::default())
+}
+
+async fn ask(wire: &Arc<Wire>, folder: FolderId, request: &Request) -> Result<Answer> {
+    let mut asked = wire.share(0).ask(folder, request)?;
+    loop {
+        match asked.next().await? {
+            // The facts before content.
+            Given::Answer(Answer::Entry(_)) if matches!(request, Request::Read(..)) => asked.goes_on(),
+            Given::Answer(answer) if answer.is_last() => return Ok(answer),
+            _ => {}
+        }
+    }
+}
+
+fn raw(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+async fn open(wire: &Arc<Wire>, path: &Path) -> FolderId {
+    let folder = Folder { path: raw(path), links: Links::Keep, own_links: false };
+    match ask(wire, 0, &Request::Open(folder)).await.unwrap() {
+        Answer::Folder(id) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All that is in a folder: modes, times and contents.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let facts = fs::symlink_metadata(&folder).unwrap();
+        found.insert(folder.clone(), (facts.mode(), facts.mtime_nsec(), Vec::new()));
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let facts = fs::symlink_metadata(&path).unwrap();
+            match facts.is_dir() {
+                true => folders.push(path),
+                false => {
+                    let bytes = if facts.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+                    found.insert(path, (facts.mode(), facts.mtime_nsec(), bytes));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn carried(mode: u32) -> Arc<Carried> {
+    let time = Mtime(1_000_000_000_000_000_000);
+    Arc::new(Carried { mode, uid: 0, gid: 0, rdev: (0, 0), mtime: time, atime: time, xattrs: Vec::new() })
+}
+
+fn copy_item(how: CopyHow, spec: WriteSpec) -> CopyItem {
+    CopyItem { from: Key::new("f"), want: None, size: 3, to: Key::new("copy"), spec, how }
+}
+
+fn batch(folder: &Path, item: CopyItem) -> Request {
+    Request::Copy(CopyBatch { from: raw(folder).into(), items: vec![item], links: Default::default() })
+}
+
+fn attributes(folder: &Path, set: bool) -> Request {
+    let item = AttributesItem {
+        from: Key::new("f"),
+        to: Key::new("f"),
+        mtime: Some(Mtime(5)),
+        meta: None,
+        keep: Some(Arc::new(Keep { perms: true, ..Keep::default() })),
+        carried: Some(carried(0o100_600)),
+        new: false,
+    };
+    Request::Attributes { from: raw(folder), items: vec![item], set }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suffix_does_not_lead_out_of_the_root() {
+    let outside = tempfile::tempdir().unwrap();
+    let root = outside.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(outside.path().join("precious"), "precious").unwrap();
+    fs::write(root.join("f"), "old").unwrap();
+    let wire = wire(Settings::of_disk(Some(raw(&root)), false)).await;
+    let folder = open(&wire, &root).await;
+    let before = tree(outside.path());
+    for suffix in ["/../../precious", "/../../pwned", "/x", "", "a\0b", "seventeen bytes !"] {
+        let spec = |resumable| WriteSpec { partial_suffix: suffix.into(), resumable, ..WriteSpec::default() };
+        let special = WriteSpec { carried: Some(carried(0o10_600)), ..spec(false) };
+        for request in [
+            Request::Begin(Key::new("x"), spec(false)),
+            Request::Begin(Key::new("x"), spec(true)),
+            Request::Put { key: Key::new("x"), spec: spec(false), bytes: b"new".to_vec() },
+            Request::Put { key: Key::symlink("l"), spec: spec(false), bytes: b"new".to_vec() },
+            batch(&root, copy_item(CopyHow::Special, special)),
+            batch(&root, copy_item(CopyHow::Link, spec(false))),
+        ] {
+            let error = match ask(&wire, folder, &request).await {
+                Ok(Answer::Copied(mut answers)) => answers.remove(0).unwrap_err(),
+                other => other.unwrap_err(),
+            };
+            let told = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, told), "{request:?}");
+        }
+        assert_eq!(tree(outside.path()), before, "{suffix:?}");
+    }
+}
+
+/// A number for each verb: a new one must be thought of here.
+fn number(request: &Request) -> usize {
+    match request {
+        Request::Open(_) => 0,
+        Request::List(_) => 1,
+        Request::Stat(_) => 2,
+        Request::Read(..) => 3,
+        Request::Put { .. } => 4,
+        Request::Begin(..) => 5,
+        Request::Resume(..) => 6,
+        Request::Discard(..) => 7,
+        Request::Token(_) => 8,
+        Request::Part { .. } => 9,
+        Request::ReadBack(..) => 10,
+        Request::Publish(..) => 11,
+        Request::Abort(_) => 12,
+        Request::MakeDir(..) => 13,
+        Request::Copy(_) => 14,
+        Request::SetMeta(..) => 15,
+        Request::Delete(_) => 16,
+        Request::Carry(..) => 17,
+        Request::Attributes { .. } => 18,
+        Request::Settle(_) => 19,
+        Request::Hash(..) => 20,
+        Request::About => 21,
+        Request::Cleanup(_) => 22,
+        Request::Sync => 23,
+        Request::Recipe(..) => 24,
+        Request::Reuse(..) => 25,
+        Request::Listen(_) => 26,
+    }
+}
+
+const VERBS: usize = 27;
+
+/// A hidden name that a process left which has ended.
+fn dead_name() -> String {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    let (random, place) = (7_u32, haul_fs::process::place().unwrap());
+    let check = random.wrapping_mul(0x9E37_79B1) ^ 0x6861_756C;
+    format!(".haul-{random:08x}{check:08x}-{place:016x}{pid:08x}.f.partial")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_changes_nothing_whatever_is_asked() {
+    let all = tempfile::tempdir().unwrap();
+    let (there, state) = (all.path().join("there"), all.path().join("state"));
+    fs::create_dir_all(there.join("d")).unwrap();
+    fs::create_dir(&state).unwrap();
+    let dead = dead_name();
+    for name in ["f", "d/g", &dead] {
+        fs::write(there.join(name), "old").unwrap();
+    }
+    let kept = state.clone();
+    let open_folder = move |path: &[u8], links: Links, own_links: bool| {
+        let mut request = OpenRequest { path: path.to_vec(), links, own_links, ..Default::default() };
+        request.net.state = Some(kept.clone());
+        (haul_fs::KIND.open)(request)
+    };
+    let settings = |read_only| Settings { open: Arc::new(open_folder.clone()), root: None, read_only, listens: None };
+    let (key, spec) = (Key::new("f"), WriteSpec::default());
+    let token = dead.clone().into_bytes();
+    let folder = Folder { path: raw(&there), links: Links::Keep, own_links: false };
+    let settle = SettleItem { from: Key::new("f"), to: Key::new("h"), replace: spec.replace.clone(), keep: None };
+    let cleanup = |dry_run| Cleanup { older_than: Duration::ZERO, dry_run, below: Key::new("") };
+    let requests = vec![
+        Request::Open(folder),
+        Request::List(ListRequest { sweep: true, ..ListRequest::all() }),
+        Request::Stat(key.clone()),
+        Request::Read(key.clone(), None, None),
+        Request::Put { key: key.clone(), spec: spec.clone(), bytes: b"new".to_vec() },
+        Request::Begin(key.clone(), spec.clone()),
+        Request::Begin(key.clone(), WriteSpec { inplace: true, ..spec.clone() }),
+        Request::Resume(key.clone(), token.clone(), Vec::new(), spec.clone()),
+        Request::Discard(key.clone(), token),
+        Request::Token(1),
+        Request::Part { upload: 1, index: 0, offset: 0, size: 0 },
+        Request::ReadBack(1, 0..1),
+        Request::Publish(1, Vec::new(), Late::default()),
+        Request::Abort(1),
+        Request::MakeDir(Key::new("new/"), spec.clone()),
+        batch(&there, copy_item(CopyHow::Copy, spec.clone())),
+        batch(&there, copy_item(CopyHow::Rename, spec.clone())),
+        Request::SetMeta(key.clone(), Some(Mtime(5)), None),
+        Request::Delete(vec![(key.clone(), None)]),
+        Request::Carry(vec![key.clone()], true),
+        attributes(&there, false),
+        attributes(&there, true),
+        Request::Settle(vec![settle]),
+        Request::Hash(key.clone(), None, vec![Algo::Sha256]),
+        Request::About,
+        Request::Cleanup(cleanup(true)),
+        Request::Cleanup(cleanup(false)),
+        Request::Sync,
+        Request::Recipe(key.clone(), None, Cut::Blocks(16 << 10)),
+        Request::Reuse(1, haul_core::Version::new(b"v"), Vec::new()),
+        Request::Listen(Ports { first: 0, last: 0 }),
+    ];
+    let numbers: std::collections::BTreeSet<usize> = requests.iter().map(number).collect();
+    assert!(numbers.into_iter().eq(0..VERBS), "one of each");
+    let wire = wire(settings(true)).await;
+    let folder = open(&wire, &there).await;
+    let before = tree(all.path());
+    for request in &requests {
+        let answer = ask(&wire, folder, request).await;
+        assert_eq!(tree(all.path()), before, "{request:?}: {answer:?}");
+        if request.changes() {
+            let error = answer.unwrap_err();
+            let told = "haul there was started with --read-only";
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Denied, told), "{request:?}");
+        }
+    }
+    // Of what a file holds it says the same as one that may write, which remembers it, and sweeps.
+    let writing = self::wire(settings(false)).await;
+    let other = open(&writing, &there).await;
+    let recipe = Request::Recipe(key, None, Cut::Blocks(16 << 10));
+    let [read, kept] = [ask(&wire, folder, &recipe).await.unwrap(), ask(&writing, other, &recipe).await.unwrap()];
+    assert_eq!(format!("{read:?}"), format!("{kept:?}"));
+    assert!(state.join("pieces").exists());
+    ask(&writing, other, &Request::List(ListRequest { sweep: true, ..ListRequest::all() })).await.unwrap();
+    assert!(!there.join(&dead).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_listens_to_no_answer_is_no_longer_heard() {
+    let here = tempfile::tempdir().unwrap();
+    let (pipe, serving) = far_end(Settings::of_disk(None, false), ALWAYS).await;
+    let Pipe { input, mut output, .. } = pipe;
+    let folder = Folder { path: raw(here.path()), links: Links::Keep, own_links: false };
+    let opened = message::frame(Kind::Request, 1, &Asking { folder: 0, request: Request::Open(folder) }).unwrap();
+    opened.write(&mut output).await.unwrap();
+    let keys: Vec<Key> = (0..9_000).map(|number| Key::new(format!("{number}"))).collect();
+    // The first folder has the first number.
+    let frame = message::frame(Kind::Request, 2, &Asking { folder: 1, request: Request::Carry(keys, false) }).unwrap();
+    let packed = pack(&frame.body, 3).unwrap();
+    let mut taken = 0;
+    for id in 2..5_000 {
+        let frame = Frame { id, ..frame.clone() };
+        let said = async {
+            frame.write_packed(&packed, &mut output).await?;
+            output.flush().await
+        };
+        match timeout(Duration::from_secs(3), said).await {
+            Ok(said) => said.unwrap(),
+            Err(_) => break,
+        }
+        taken = id;
+    }
+    // What they hold, read, is below the room for requests.
+    assert!(taken < 4_000, "{taken} requests were taken in");
+    // It ends with the near end all the same.
+    drop((input, output));
+    assert!(timeout(SOON, serving).await.unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_near_end_has_only_so_many_things_open() {
+    let here = tempfile::tempdir().unwrap();
+    let wire = wire(Settings::of_disk(None, false)).await;
+    let folder = Request::Open(Folder { path: raw(here.path()), links: Links::Keep, own_links: false });
+    for _ in 0..FOLDERS {
+        ask(&wire, 0, &folder).await.unwrap();
+    }
+    let error = ask(&wire, 0, &folder).await.unwrap_err();
+    let told = "the near end has 1024 folders open, and gets no more";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Busy, told));
+    let keys = vec![(Key::new("x"), None); 10_001];
+    let error = ask(&wire, 1, &Request::Delete(keys)).await.unwrap_err();
+    let told = "the near end asks for more than 10000 files at once";
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, told));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_to_be_compressed_is_not_unpacked() {
+    let (pipe, serving) = far_end(Settings::of_disk(None, false), Packing::default()).await;
+    let mut output = pipe.output;
+    let frame = Frame { kind: Kind::Data, id: 1, body: Bytes::from(vec![0; 16 << 20]) };
+    // It may hang up before all is said.
+    let _ = frame.write_packed(&pack(&frame.body, 3).unwrap(), &mut output).await;
+    let _ = output.flush().await;
+    let error = timeout(SOON, serving).await.unwrap().unwrap_err();
+    assert!(error.to_string().starts_with("a frame is compressed, which was not agreed on"), "{error}");
+}

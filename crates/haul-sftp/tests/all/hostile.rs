@@ -1,0 +1,81 @@
+//! A server that is slow, silent, or lists without an end.
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use haul_core::{Error, ErrorKind, Key, Listed};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, Payload, Store, Watch, WriteSpec};
+use haul_testkit::peers;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn open(how: &str) -> Option<Arc<dyn Store>> {
+    let hostile = peers::own("haul-hostile-sftp")?;
+    let ssh = format!("{} {how}", hostile.display());
+    let mut request = OpenRequest {
+        remote: "far".into(),
+        path: b"/folder".to_vec(),
+        options: [("ssh".to_owned(), ssh)].into(),
+        ..OpenRequest::default()
+    };
+    request.net.idle_timeout = PATIENCE;
+    Some((haul_sftp::KIND.open)(request).expect("opened"))
+}
+
+async fn list(store: &Arc<dyn Store>) -> (usize, Vec<Error>) {
+    let (mut entries, mut failed) = (0, Vec::new());
+    let mut listing = store.list(ListRequest::all());
+    while let Some(listed) = listing.next().await {
+        match listed {
+            Listed::Batch(batch) => entries += batch.len(),
+            Listed::Failed { error, .. } => failed.push(error),
+            Listed::Vanished(_) | Listed::End => {}
+        }
+    }
+    (entries, failed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_inside_may_take_longer_than_a_server_may_be_silent() {
+    let Some(store) = open("slow") else { return };
+    let from = store.caps().domain.clone().expect("a domain").place;
+    let spec = WriteSpec::default();
+    let item =
+        CopyItem { from: Key::new("f"), want: None, size: 100 << 20, to: Key::new("g"), spec, how: CopyHow::Copy };
+    let began = Instant::now();
+    let batch = CopyBatch { from, items: vec![item], links: Default::default() };
+    let stored = store.copy(batch, Watch::default()).await.remove(0).expect("copied");
+    assert!(stored.size == 100 << 20 && began.elapsed() > 3 * PAUSE, "{:?}", began.elapsed());
+}
+
+/// As long as one request of the copy.
+const PAUSE: Duration = Duration::from_millis(320);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forcing_bytes_to_the_disk_may_take_long() {
+    let Some(store) = open("slow") else { return };
+    let spec = WriteSpec { size: Some(7), fsync: true, ..WriteSpec::default() };
+    let upload = store.write(&Key::new("g"), spec).await.expect("begun");
+    let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"content"))).await.expect("written");
+    upload.publish(vec![part], Late::default()).await.map_err(|failed| failed.error).expect("published");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stays_silent_is_given_up() {
+    let Some(store) = open("mute") else { return };
+    let error = store.stat(&Key::new("f")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.message().ends_with("the server has been silent for 1 seconds"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_in_directories_have_an_end() {
+    let Some(store) = open("deep") else { return };
+    let (entries, failed) = list(&store).await;
+    assert!(entries < 500, "{entries}");
+    let told = "its path is longer than 4096 bytes: the server lists directories without an end";
+    assert_eq!(failed.iter().map(Error::message).collect::<Vec<_>>(), [told]);
+}
