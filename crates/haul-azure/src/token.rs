@@ -108,7 +108,7 @@ struct Answer {
 /// How to come to a token.
 enum Question {
     /// By this request, and what to look at if it is refused.
-    Service(Request<Pieces>, &'static str),
+    Service(Box<Request<Pieces>>, &'static str),
     /// By running `az`.
     CommandLine,
 }
@@ -146,7 +146,7 @@ impl Source {
         }
         let asked = Instant::now();
         let (token, lasts) = match self.question().await.map_err(fault)? {
-            Question::Service(request, hint) => ask(http, request, hint).await?,
+            Question::Service(request, hint) => ask(http, *request, hint).await?,
             Question::CommandLine => disk::run(ask_az).await.map_err(fault)?,
         };
         let mut token = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -175,17 +175,17 @@ impl Source {
         match &self.identity {
             Identity::Principal { tenant, client_id, secret } => {
                 let form = form(&[("client_id", client_id), ("client_secret", secret), ("scope", SCOPE)]);
-                Ok(Question::Service(post(tenant, form)?, "check tenant, client_id and client_secret"))
+                Ok(Question::Service(Box::new(post(tenant, form)?), "check tenant, client_id and client_secret"))
             }
             Identity::Certified { tenant, client_id, certificate } => {
                 let form = form(&claiming(client_id, &certificate.claim(client_id, &address(tenant))?));
                 let hint = "check tenant, client_id and client_certificate_path, and this machine's clock";
-                Ok(Question::Service(post(tenant, form)?, hint))
+                Ok(Question::Service(Box::new(post(tenant, form)?), hint))
             }
             Identity::Workload { tenant, client_id, file } => {
                 let form = form(&claiming(client_id, &token_of(file).await?));
                 let hint = "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE";
-                Ok(Question::Service(post(tenant, form)?, hint))
+                Ok(Question::Service(Box::new(post(tenant, form)?), hint))
             }
             Identity::Machine(which) => {
                 let which =
@@ -205,7 +205,8 @@ impl Source {
                     }
                 };
                 let hint = "this machine has no managed identity, or none of that name";
-                Ok(Question::Service(request.body(Pieces::new(Payload::default())).map_err(bad)?, hint))
+                let request = request.body(Pieces::new(Payload::default())).map_err(bad)?;
+                Ok(Question::Service(Box::new(request), hint))
             }
             Identity::CommandLine => Ok(Question::CommandLine),
         }

@@ -612,7 +612,7 @@ mod tests {
         assert_eq!(one(40), ["25% 512 B/s ETA 9s, 1.5 KiB of 6.0 KiB"]);
         assert_eq!(one(38), ["25% 512 B/s ETA 9s, 1.5 KiB"]);
         assert_eq!(one(20), ["25% 512 B/s ETA 9s"]);
-        assert_eq!(drawn(30, 24)[2], "Checks:                 2 / 2…");
+        assert_eq!(drawn(30, 24)[2], "Checks:                 2 / …");
         assert_eq!(one(80), ["    1.500 KiB / 6 KiB, 25%, 512 B/s, ETA 9s (xfr#1/3)"]);
     }
 

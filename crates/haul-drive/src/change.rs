@@ -4,8 +4,8 @@ use crate::{
     AT_ONCE,
     facts::{FIELDS, File, pinned, time},
     service::{Root, Service},
-    standing::Arriving,
-    upload::{allowed, settled},
+    standing::{Arriving, allowed},
+    upload::settled,
 };
 use futures::{StreamExt, stream};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};

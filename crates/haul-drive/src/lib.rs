@@ -3,6 +3,7 @@
 //! Drive knows files by ids, and names need not be unique. Directories' ids are kept once they are known; a version is a file's id and
 //! revision, so that what was listed is read and deleted, and nothing else. Nothing is retried here.
 
+mod asked;
 mod change;
 mod choose;
 mod documents;

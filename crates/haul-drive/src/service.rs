@@ -1,10 +1,10 @@
 //! Where keys are: ids of directories, kept once they are known, and files by name.
 
 use crate::{
+    asked::Asked,
     exports::Exports,
     facts::{FIELDS, FOLDER, File},
     options::Config,
-    standing::Standing,
 };
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::Fault;
@@ -88,7 +88,7 @@ pub struct Service {
     pub dirs: Ids,
     /// The folder that the root's last name was found in.
     above: Mutex<Option<String>>,
-    pub standing: Standing,
+    pub standing: Asked,
     /// Whoever makes a directory: two at once would make two of one name.
     pub making: tokio::sync::Mutex<()>,
     ids: tokio::sync::Mutex<Vec<String>>,
@@ -161,7 +161,7 @@ impl Service {
             start: OnceCell::new(),
             dirs: Ids::default(),
             above: Mutex::default(),
-            standing: Standing::default(),
+            standing: Asked::default(),
             making: tokio::sync::Mutex::default(),
             ids: tokio::sync::Mutex::default(),
             exports: Exports::default(),

@@ -1,71 +1,50 @@
 //! Whether what was put into a folder is where its key says. Google takes files into a folder that is in the trash, and neither refuses
 //! nor tells it of the file: so the folder is asked, after the file has come.
 
-use crate::{facts::File, service::Service, upload::allowed};
+use crate::{
+    facts::File,
+    service::{Service, doubled},
+};
 use haul_core::{Error, ErrorKind, Key, Result, Retry, plan::Replace};
 use haul_net::at;
 use haul_oauth::plain;
 use serde_json::json;
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-};
 
 /// Folders that a file is put into, one after the other, before its write is given up.
 const TRIES: u32 = 3;
 
-/// Who asks for the facts of one folder.
-#[derive(Debug, Default)]
-struct Slot {
-    /// Questions that have begun.
-    begun: AtomicU64,
-    /// The number of the last question that was answered, and its answer.
-    last: tokio::sync::Mutex<Option<(u64, Option<File>)>>,
-}
-
-/// Folders that are being asked for: all whose files came before a question began share its answer.
-#[derive(Debug, Default)]
-pub struct Standing(Mutex<BTreeMap<String, Arc<Slot>>>);
-
-impl Standing {
-    fn slot(&self, id: &str) -> Arc<Slot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default().clone()
+/// The file that a write replaces, if there is one and it may. The file `own` itself doesn't count.
+///
+/// Errors: `Exists` or `Changed` when the condition doesn't hold; `Invalid` when several have the name.
+pub async fn allowed(
+    service: &Service,
+    parent: &str,
+    name: &str,
+    key: &Key,
+    replace: &Replace,
+    own: &str,
+) -> Result<Option<File>> {
+    const OP: &str = "write";
+    let mut named = service.look(parent, name, key).await?;
+    named.files.retain(|file| file.id != own);
+    named.documents.retain(|file| file.id != own);
+    if named.files.len() > 1 {
+        return Err(doubled(OP, key, named.files.len()));
     }
-
-    /// Nobody else holds it any more: it goes.
-    fn leave(&self, id: &str, slot: Arc<Slot>) {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if Arc::strong_count(&slot) <= 2 {
-            slots.remove(id);
-        }
+    if !named.documents.is_empty() {
+        let message = "a document of Google's has this name, which no file replaces: rename or remove it";
+        return Err(Error::new(ErrorKind::Exists, OP, message).with_key(key));
     }
-
-    /// A folder's facts, from a question that begins after this call; `None` when there is no such folder.
-    async fn ask(&self, service: &Service, id: &str, key: &Key) -> Result<Option<File>> {
-        let slot = self.slot(id);
-        let before = slot.begun.load(SeqCst);
-        let answer = async {
-            let mut last = slot.last.lock().await;
-            if let Some((number, answer)) = &*last
-                && *number > before
-            {
-                return Ok(answer.clone());
-            }
-            let number = slot.begun.fetch_add(1, SeqCst) + 1;
-            let answer = match service.by_id(id).await {
-                Ok(file) => Some(file),
-                Err(refused) if refused.fault.status == 404 => None,
-                Err(refused) => return Err(refused.at("write", key)),
-            };
-            *last = Some((number, answer.clone()));
-            Ok(answer)
+    let there = named.files.pop();
+    match (replace, &there) {
+        (Replace::Absent, Some(_)) => Err(Error::new(ErrorKind::Exists, OP, "is there already").with_key(key)),
+        (Replace::Exactly(version), there) if there.as_ref().and_then(File::version).as_ref() != Some(version) => {
+            Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
         }
-        .await;
-        self.leave(id, slot);
-        answer
+        (_, None) if named.folder(key)?.is_some() => {
+            Err(Error::new(ErrorKind::Exists, OP, "is a directory").with_key(key))
+        }
+        _ => Ok(there),
     }
 }
 
@@ -79,7 +58,12 @@ impl Service {
         if dir.is_root() && self.root.path.is_empty() && self.config.is_whole {
             return Ok(true);
         }
-        let Some(folder) = self.standing.ask(self, id, dir).await? else { return Ok(false) };
+        let asked = self.standing.ask(id, async || match self.by_id(id).await {
+            Ok(file) => Ok(Some(file)),
+            Err(refused) if refused.fault.status == 404 => Ok(None),
+            Err(refused) => Err(refused.at("write", dir)),
+        });
+        let Some(folder) = asked.await? else { return Ok(false) };
         if folder.trashed {
             return Ok(false);
         }

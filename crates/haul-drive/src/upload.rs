@@ -3,11 +3,11 @@
 
 use crate::{
     facts::{File, time},
-    service::{Root, Service, doubled},
-    standing::Arriving,
+    service::{Root, Service},
+    standing::{Arriving, allowed},
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, plan::Replace};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry};
 use haul_net::at;
 use haul_oauth::{
     Call, Refusal, Refused,
@@ -83,41 +83,6 @@ struct Target {
 impl Target {
     fn id(&self) -> &str {
         self.before.as_ref().map_or(&self.id, |before| &before.id)
-    }
-}
-
-/// The file that a write replaces, if there is one and it may. The file `own` itself doesn't count.
-///
-/// Errors: `Exists` or `Changed` when the condition doesn't hold; `Invalid` when several have the name.
-pub async fn allowed(
-    service: &Service,
-    parent: &str,
-    name: &str,
-    key: &Key,
-    replace: &Replace,
-    own: &str,
-) -> Result<Option<File>> {
-    const OP: &str = "write";
-    let mut named = service.look(parent, name, key).await?;
-    named.files.retain(|file| file.id != own);
-    named.documents.retain(|file| file.id != own);
-    if named.files.len() > 1 {
-        return Err(doubled(OP, key, named.files.len()));
-    }
-    if !named.documents.is_empty() {
-        let message = "a document of Google's has this name, which no file replaces: rename or remove it";
-        return Err(Error::new(ErrorKind::Exists, OP, message).with_key(key));
-    }
-    let there = named.files.pop();
-    match (replace, &there) {
-        (Replace::Absent, Some(_)) => Err(Error::new(ErrorKind::Exists, OP, "is there already").with_key(key)),
-        (Replace::Exactly(version), there) if there.as_ref().and_then(File::version).as_ref() != Some(version) => {
-            Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
-        }
-        (_, None) if named.folder(key)?.is_some() => {
-            Err(Error::new(ErrorKind::Exists, OP, "is a directory").with_key(key))
-        }
-        _ => Ok(there),
     }
 }
 

@@ -185,13 +185,13 @@ impl Call {
             Call::Session(mut opening, program) => {
                 let patience = opening.patience(patience);
                 let haul_ssh::Pipe { input, output, .. } = &mut opening.pipe;
-                if let Some(program) = program {
-                    if let Err(error) = program.offer(output, input, patience).await {
-                        return Err(match error.kind() {
-                            ErrorKind::Timeout => opening.give_up(error),
-                            _ => beside(&error, &opening.failed().await),
-                        });
-                    }
+                if let Some(program) = program
+                    && let Err(error) = program.offer(output, input, patience).await
+                {
+                    return Err(match error.kind() {
+                        ErrorKind::Timeout => opening.give_up(error),
+                        _ => beside(&error, &opening.failed().await),
+                    });
                 }
                 let greeted = timeout(patience, hello::greet(output, input, nonce, &hello)).await;
                 match greeted {

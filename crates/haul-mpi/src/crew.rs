@@ -1,10 +1,8 @@
 //! A rank's hands: threads that do leases, one at a time each, through the stores.
 
 use crate::{
-    dirs, files, pieces,
-    rank::LONGEST,
-    remove,
-    shared::{Held, Shared},
+    dirs, files, pieces, remove,
+    shared::{Held, LONGEST, Shared},
     work::{Done, Raw, Said, Work},
 };
 use haul_core::Key;

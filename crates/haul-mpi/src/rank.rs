@@ -4,7 +4,7 @@ use crate::{
     END,
     crew::Crew,
     guard, node,
-    shared::Shared,
+    shared::{LONGEST, Shared},
     wire::{Arrived, Wire},
     work::{Said, Told},
 };
@@ -18,8 +18,6 @@ use std::{
 
 /// Waits between two looks for messages: short while there are some.
 pub const SHORTEST: Duration = Duration::from_micros(20);
-/// And at most so long: a lease is milliseconds' work.
-pub const LONGEST: Duration = Duration::from_millis(1);
 /// Between two signs of life.
 pub const BEAT: Duration = Duration::from_millis(500);
 /// A first rank that says nothing for so long is dead, and the launcher lets the others live, as srun may. Until then it may wait for

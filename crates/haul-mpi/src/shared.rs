@@ -16,6 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Waits for messages and threads are at most so long: a lease is milliseconds' work.
+pub const LONGEST: Duration = Duration::from_millis(1);
+
 /// Local disks.
 const LOCAL: StoreKind = haul_fs::KIND;
 /// Between two looks at leases passes at most so much: a process that was suspended has waited for nothing.

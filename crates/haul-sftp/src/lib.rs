@@ -7,6 +7,7 @@ mod change;
 mod channel;
 mod hidden;
 mod list;
+mod names;
 mod options;
 mod pool;
 mod read;

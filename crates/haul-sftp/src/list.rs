@@ -1,10 +1,10 @@
 //! Listing one directory at a time, and facts of one name.
 
 use crate::{
-    change, hidden,
-    pool::{self, Claim, Fault, Handle},
+    change, hidden, names,
+    pool::{self, Fault},
     service::{Service, at},
-    wire::{Attrs, Name, Reply, Request, status},
+    wire::{Attrs, Name, Request},
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -13,22 +13,9 @@ use haul_store::{
     ListRequest,
     tree::{self, Folders, Found, Wanted},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 const OP: &str = "list";
-
-/// Requests for names of a directory that are under way at once, at first and at most. An answer has some hundred names: without
-/// asking ahead a directory of a hundred thousand costs a thousand round trips.
-const AHEAD: (usize, usize) = (2, 64);
-
-/// Bytes that the names of a directory may take, facts included: some millions of names. What lists more lists without an end.
-const NAMES: usize = 512 << 20;
-
-/// What a name takes beside its bytes.
-const EACH: usize = 128;
-
-/// The longest path that a directory can have: that of Linux. Longer ones have directories in directories without an end.
-const PATH: usize = 4096;
 
 /// Names whose facts must be asked for at once.
 const ASKED: usize = 64;
@@ -54,7 +41,7 @@ impl Folders for Directories {
     fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
         let (service, meta, sweep) = (self.service.clone(), self.meta, self.sweep);
         async move {
-            let mut names = names(&service, &dir).await?;
+            let mut names = names::of(&service, &dir).await?;
             let lost = asides(&service, &dir, &mut names, sweep).await;
             let mut found = found(&service, &dir, names, meta).await?;
             found.extend(lost);
@@ -62,57 +49,6 @@ impl Folders for Directories {
         }
         .boxed()
     }
-}
-
-/// All names of a directory but its own and the one above; hidden ones too.
-///
-/// Errors: `NotFound` when it isn't a directory.
-pub async fn names(service: &Service, dir: &Key) -> Result<Vec<Name>> {
-    let path = service.path(dir)?;
-    if path.len() > PATH {
-        let message = format!("its path is longer than {PATH} bytes: the server lists directories without an end");
-        return Err(Error::new(ErrorKind::Invalid, OP, message).with_key(dir));
-    }
-    let names = service.ask("Readdir", async |channel| read(channel, &path).await).await;
-    match names {
-        // So servers answer where a file is.
-        Err(Fault::Status(code, _)) if code != status::NO_SUCH_FILE && code != status::PERMISSION_DENIED => {
-            let fault = match service.facts(&path, true).await {
-                Ok(attrs) if !attrs.is_dir() => Fault::Status(status::NO_SUCH_FILE, String::new()),
-                Ok(_) => Fault::Status(code, String::new()),
-                Err(fault) => fault,
-            };
-            Err(at(OP, dir)(fault))
-        }
-        other => other.map_err(at(OP, dir)),
-    }
-}
-
-async fn read(channel: &Claim, path: &[u8]) -> Result<Vec<Name>, Fault> {
-    let handle = Handle::opened(channel, channel.ask(&Request::Opendir(path))).await?;
-    let (mut all, mut asked, mut ahead, mut bytes) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0, 0);
-    loop {
-        while asked.len() < ahead {
-            asked.push_back(channel.ask(&Request::Readdir(&handle.name)));
-        }
-        let Some(next) = asked.pop_front() else { break };
-        match next.await? {
-            Reply::Names(names) => {
-                bytes += names.iter().map(|name| name.name.len() + EACH).sum::<usize>();
-                if names.is_empty() || bytes > NAMES || starts_anew(&all, &names) {
-                    let message = "the server lists this directory without an end";
-                    return Err(Error::new(ErrorKind::Invalid, OP, message).into());
-                }
-                all.extend(names);
-                ahead = (2 * ahead).min(AHEAD.1);
-            }
-            Reply::Status(status::EOF, _) => break,
-            other => return Err(Fault::unexpected(other)),
-        }
-    }
-    pool::done(handle.close()).await?;
-    all.retain(|name| !matches!(&name.name[..], b"." | b".."));
-    Ok(all)
 }
 
 /// Files that a killed run had put aside and that nothing took the place of. Where things may be put right they get their names back, and
@@ -147,11 +83,6 @@ async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool
         }
     }
     lost
-}
-
-/// A server that has come to its end and begins again.
-fn starts_anew(all: &[Name], names: &[Name]) -> bool {
-    all.first().zip(names.first()).is_some_and(|(first, again)| first.name == again.name)
 }
 
 /// What the names of a directory stand for.

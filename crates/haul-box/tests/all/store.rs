@@ -636,7 +636,7 @@ async fn what_was_stored_wrongly_doesnt_stay() {
         let item = CopyItem {
             from: Key::new("d/f"),
             want: None,
-            size: size,
+            size,
             to: Key::new("d/copy"),
             spec: WriteSpec::default(),
             how: CopyHow::Copy,

@@ -74,9 +74,12 @@ fn pages_name_no_flag_that_haul_does_not_have() {
     let own = flags(&haul(&["help", "flags"]));
     // Those of clap, of cargo, of dvc.
     real.extend(["--help", "--dry", "--locked", "--path", "--release"].map(str::to_owned));
-    // Those of haul-mpi, dsync and Slurm.
+    // Those of haul-mpi, dsync, mpirun and Slurm.
     let clusters = [
         "--batch-files",
+        "--contents",
+        "--enable-recovery",
+        "--hang",
         "--lite",
         "--log",
         "--mpi",

@@ -31,6 +31,8 @@ type Module = Vec<String>;
 static USE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?m)^\s*(?:(pub)(?:\([^)]*\))?\s+)?use\s+([^;]+);").unwrap());
 static PATH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(?:crate|super)(?:::\w+)+").unwrap());
+static TESTS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"#\[cfg\(test\)\]\n(?:#\[[^\n]*\n)*(?:pub\(crate\) )?mod tests").unwrap());
 static NO_CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"//[^\n]*|"(?:[^"\\]|\\.)*""#).unwrap());
 
 /// What a crate's files import.
@@ -45,7 +47,7 @@ impl Imports {
     fn of(files: &[(Module, String)]) -> Imports {
         let mut all = Imports { paths: BTreeMap::new(), exports: BTreeMap::new() };
         for (module, text) in files {
-            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            let code = TESTS.split(text).next().unwrap_or_default();
             let code = NO_CODE.replace_all(code, "\"\"");
             let mut paths = Vec::new();
             for found in USE.captures_iter(&code) {
