@@ -148,9 +148,11 @@ const FOLDING: [(&str, &str); 7] = [
 
 /// What is at a place, by name.
 fn held(lab: &Lab, place: &str) -> BTreeMap<String, String> {
-    let listed = lab.haul(&["lsf", "-R", "--files-only", place]).ok();
-    let read = |name: &&str| ((*name).to_owned(), lab.haul(&["cat", &below(place, name)]).ok().out);
-    listed.lines().iter().map(read).collect()
+    let here = lab.path("held");
+    let _ = fs::remove_dir_all(&here);
+    lab.haul(&["copy", place, "@held"]).ok();
+    let names = lab.haul(&["lsf", "-R", "--files-only", "@held"]).ok().out;
+    names.lines().map(|name| (name.to_owned(), fs::read_to_string(here.join(name)).unwrap())).collect()
 }
 
 /// Where two names of the source are one, the second is an error: in no run does either replace the other, and a move loses none. Encrypted
@@ -176,8 +178,10 @@ fn of_two_names_that_are_one_the_second_is_an_error() {
                 assert!(held.iter().all(|(name, text)| all.get(name) == Some(text)), "{copied}: {what}: {held:?}");
                 assert_eq!(held.len(), if folds { 4 } else { 7 }, "{copied}: {what}: {held:?}");
             };
+            // Where they don't fold, one run shows all that there is to see.
+            let runs = if folds { 3 } else { 1 };
             let mut before = None;
-            for run in 1..=3 {
+            for run in 1..=runs {
                 let ran = lab.haul(&["copy", &source, &copied, if run == 1 { "--retries=1" } else { "--retries=2" }]);
                 assert_eq!(ran.code != 0, folds, "{copied}: run {run}: {}", ran.err);
                 assert!(!folds || ran.err.contains("ame"), "{copied}: run {run}: {}", ran.err);
@@ -188,7 +192,7 @@ fn of_two_names_that_are_one_the_second_is_an_error() {
             }
             let folder = format!("move-{number}-{is_hidden}");
             let source = fill(&folder);
-            for run in 1..=3 {
+            for run in 1..=runs {
                 let ran = lab.haul(&["move", &source, &moved]);
                 assert_eq!(ran.code != 0, folds, "{moved}: run {run}: {}", ran.err);
                 let there = held(lab, &moved);
