@@ -339,15 +339,19 @@ def ranks_that_hang_in_the_middle_of_directories_lose_no_file(make, at):
     raise AssertionError("no rank was ever stopped before the end")
 
 
+def until_it_copies(started, dst):
+    while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
+        assert started.poll() is None
+        time.sleep(0.002)
+
+
 def a_job_that_is_suspended_goes_on(make, at):
     src, dst = f"{at}/src", f"{at}/dst"
     bushy(src)
     met = 0
     for _ in range(10):
         started = start(make, 3, "dcp", "-p", "--patience", "2", src, dst)
-        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
-            assert started.poll() is None
-            time.sleep(0.002)
+        until_it_copies(started, dst)
         time.sleep(random.uniform(0, 0.1))
         ranks = ranks_of(started)
         for how, after in ((signal.SIGSTOP, 3.5), (signal.SIGCONT, 0)):
@@ -375,9 +379,7 @@ def a_rank_that_comes_back_leaves_what_others_have(make, at):
     met = 0
     for _ in range(12):
         started = start(make, 3, "dcp", "-p", "--patience", "1", src, dst)
-        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
-            assert started.poll() is None
-            time.sleep(0.002)
+        until_it_copies(started, dst)
         by_rank = {rank(pid): pid for pid in ranks_of(started)}
         others = [pid for number, pid in by_rank.items() if number in (1, 2)]
         for pid in others:
@@ -422,9 +424,7 @@ def threads_that_hang_in_a_file_system_cost_their_leases(make, at):
     bushy(src)
     for _ in range(10):
         started = start(make, 3, "dcp", "-p", "--hang", "4", "--patience", "2", src, dst)
-        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
-            assert started.poll() is None
-            time.sleep(0.002)
+        until_it_copies(started, dst)
         pid = next(pid for pid in ranks_of(started) if rank(pid) == 2)
         tids = []
         for tid in os.listdir(f"/proc/{pid}/task"):
@@ -492,9 +492,7 @@ def a_job_that_lives_on_without_ranks_is_whole(make, at):
     met = 0
     for _ in range(10):
         started = start(make, 3, "dcp", "-p", "--patience", "2", src, dst, launch=["--enable-recovery"])
-        while not os.path.isdir(dst) or len(os.listdir(dst)) < 2:
-            assert started.poll() is None
-            time.sleep(0.002)
+        until_it_copies(started, dst)
         time.sleep(random.uniform(0, 0.1))
         for pid in ranks_of(started):
             if rank(pid) in (1, 2):

@@ -423,10 +423,14 @@ impl Crew {
         let base = Lease { id: id.clone(), number, record };
         self.board().bear(&base).await?;
         let lease = base.claimed(self.me());
+        Ok(self.write(&lease).await?.then_some(lease))
+    }
+
+    /// Writes a record of its own. True if it stands.
+    async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
         // Before it is written: a look that sees it must not take it for another's.
-        self.held().insert(id, (lease.number, Cancel::default()));
-        let stands = self.board().write(&lease).await;
-        Ok(stands?.then_some(lease))
+        self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
+        self.board().write(lease).await
     }
 
     /// Works at a shard until it is done, given back or lost.
@@ -465,9 +469,7 @@ impl Crew {
                 Reached::Unknown => Progress::Done(unsettled(outcome)),
             };
             lease = lease.with(progress);
-            // Before it is written: a look that sees it must not take it for another's.
-            self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
-            if !self.board().write(&lease).await? {
+            if !self.write(&lease).await? {
                 return Ok(());
             }
             self.board().bear(&lease).await?;
@@ -484,12 +486,9 @@ impl Crew {
 
     /// The last shard: directories through which cuts go.
     async fn finish(&self, lease: Lease<Outcome>) -> Result<()> {
-        let Some(view) = self.all_done().boxed_local().await? else {
-            let lease = lease.with(Progress::GivesBack(None, Outcome::default()));
-            self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
-            return self.board().write(&lease).await.map(drop);
+        let Some(records) = self.all_done().boxed_local().await? else {
+            return self.write(&lease.with(Progress::GivesBack(None, Outcome::default()))).await.map(drop);
         };
-        let records = self.records(&view).boxed_local().await?;
         let own = self.spec.cuts.iter();
         let dirs = crossed(own.chain(records.values().flat_map(|record| &record.cuts)));
         let errors = records.values().map(|record| record.outcome.error_count).sum();
@@ -508,8 +507,7 @@ impl Crew {
             Reached::Key(_) => Progress::GivesBack(None, Outcome::default()),
             Reached::End => Progress::Done(outcome),
         });
-        self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
-        let stands = self.board().write(&lease).await?;
+        let stands = self.write(&lease).await?;
         match (stands && lease.record.state == State::Done, fatal) {
             (true, _) => self.board().note_done(&lease.id).await,
             (false, Some(error)) => Err(error),
@@ -517,20 +515,21 @@ impl Crew {
         }
     }
 
-    /// A look at the job once all shards but the last are surely done; `None` if they aren't. A listing of a folder reads its names
+    /// The records of all shards once all but the last are surely done; `None` if they aren't. A listing of a folder reads its names
     /// before what they hold: it may show a shard as done, and not yet the one that was split off before. The next one shows that.
-    async fn all_done(&self) -> Result<Option<View>> {
-        let mut before = BTreeSet::new();
+    async fn all_done(&self) -> Result<Option<Records>> {
+        let mut before = None;
         loop {
             let view = self.board().look().await?;
-            let all = self.all(&view);
-            self.records(&view).boxed_local().await?;
+            let records = self.records(&view).boxed_local().await?;
             if self.seen(&view).iter().any(|shard| !shard.id.is_finish() && shard.state != State::Done) {
                 return Ok(None);
             }
-            if std::mem::replace(&mut before, all.clone()) == all {
-                return Ok(Some(view));
+            let all = Some(self.all(&view));
+            if before == all {
+                return Ok(Some(records));
             }
+            before = all;
         }
     }
 

@@ -3,11 +3,13 @@
 use crate::{
     coordinator::{Coordinator, Note},
     journal::Rest,
-    work::{Began, Done, Found, Item, Job, Left, Pin, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
+    shared,
+    work::{Began, Done, Found, Item, Job, Left, Pin, Problem, Raw, Said, Task, Totals, Verb, Work},
 };
 use haul_core::Kind;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    path::Path,
     sync::Arc,
 };
 
@@ -27,25 +29,8 @@ impl Chance {
 }
 
 fn job(verb: Verb, delete: bool) -> Job {
-    Job {
-        verb,
-        roots: vec![Root { src: Raw::from("/s"), dst: Raw::from("/d"), one: None }],
-        preserve: true,
-        xattrs: true,
-        sparse: false,
-        direct: false,
-        follow: false,
-        delete,
-        contents: false,
-        dry_run: false,
-        verbose: false,
-        quiet: false,
-        progress: None,
-        resuming: false,
-        patience: 1,
-        hang: 1,
-        log: None,
-    }
+    let job = shared::tests::job(verb, Path::new("/s"), Path::new("/d"));
+    Job { xattrs: true, delete, patience: 1, hang: 1, ..job }
 }
 
 fn item(key: String, size: u64, ino: Option<u64>) -> Item {
@@ -348,15 +333,21 @@ fn play(seed: u64, failing: bool) {
     }
 }
 
-#[test]
-fn what_is_told_of_a_piece_is_not_done_again() {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 1, Rest::new());
+/// A job on ranks of so many threads, of which one has begun a large file.
+fn with_large_begun(threads: usize) -> Coordinator {
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), threads, Rest::new());
     let (look, _) = state.next(0).unwrap();
     let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
     state.take(0, Said::Found(look, found));
     let (begin, _) = state.next(0).unwrap();
     let began = Some(Began::Anew(Raw::from("hidden")));
     state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
+    state
+}
+
+#[test]
+fn what_is_told_of_a_piece_is_not_done_again() {
+    let mut state = with_large_begun(1);
     let Some((lease, Work::Piece { offset: 0, len, .. })) = state.next(1) else { panic!("no piece") };
     state.take(1, Said::Part(lease, 1000, 7));
     assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (0, 1000, 7))));
@@ -404,13 +395,7 @@ fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
 
 #[test]
 fn pieces_that_hang_on_one_node_are_not_the_end_of_a_file() {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 8, Rest::new());
-    let (look, _) = state.next(0).unwrap();
-    let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
-    state.take(0, Said::Found(look, found));
-    let (begin, _) = state.next(0).unwrap();
-    let began = Some(Began::Anew(Raw::from("hidden")));
-    state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
+    let mut state = with_large_begun(8);
     let pieces: Vec<(u64, bool)> = (0..5).map(|_| (state.next(1).unwrap().0, true)).collect();
     state.hung(1, &pieces);
     assert_eq!((state.errors, state.held(1)), (0, 5));

@@ -29,6 +29,7 @@ pub mod proxy;
 pub mod relay;
 pub mod serve;
 pub mod servers;
+mod spoils;
 pub mod sshd;
 pub mod tls;
 pub mod tree;

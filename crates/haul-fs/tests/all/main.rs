@@ -4,4 +4,5 @@
 
 mod attacks;
 mod conformance;
+mod hidden;
 mod local;

@@ -1,5 +1,6 @@
 //! Items by id, and what becomes of them. Names that differ by case alone are one.
 
+use crate::spoils::Spoils;
 use bytes::Bytes;
 use haul_core::{
     Algo,
@@ -69,8 +70,7 @@ pub struct Drive {
     /// By parent and folded name; not what is in the trash.
     names: BTreeMap<(String, String), String>,
     count: u64,
-    /// So many contents to come are stored with another byte.
-    pub spoils: usize,
+    pub spoils: Spoils,
 }
 
 const MISSING: No = (404, "not_found");
@@ -105,7 +105,7 @@ pub fn check(name: &str) -> Result<(), No> {
 
 impl Drive {
     pub fn new() -> Drive {
-        let mut drive = Drive { items: BTreeMap::new(), names: BTreeMap::new(), count: 100, spoils: 0 };
+        let mut drive = Drive { items: BTreeMap::new(), names: BTreeMap::new(), count: 100, spoils: Spoils::default() };
         let root = Item {
             name: "All Files".into(),
             parent: String::new(),
@@ -197,16 +197,6 @@ impl Drive {
         Ok(self.add(parent, name, Kind::Folder, None))
     }
 
-    fn spoilt(&mut self, bytes: Bytes) -> Bytes {
-        if self.spoils == 0 || bytes.is_empty() {
-            return bytes;
-        }
-        self.spoils -= 1;
-        let mut other = bytes.to_vec();
-        other[0] ^= 1;
-        other.into()
-    }
-
     pub fn create_file(
         &mut self,
         parent: &str,
@@ -215,7 +205,7 @@ impl Drive {
         mtime: Option<String>,
     ) -> Result<String, Problem> {
         self.free(parent, name, None, false)?;
-        let bytes = self.spoilt(bytes);
+        let bytes = self.spoils.stored(bytes);
         let kind = Kind::File { sha1: sha1(&bytes), bytes, versions: 1, history: Vec::new() };
         Ok(self.add(parent, name, kind, mtime))
     }
@@ -235,7 +225,7 @@ impl Drive {
     ) -> Result<String, Problem> {
         self.file(id)?;
         self.matches(id, tag)?;
-        let bytes = self.spoilt(bytes);
+        let bytes = self.spoils.stored(bytes);
         self.replace(id, bytes)?;
         self.items.get_mut(id).ok_or(MISSING)?.mtime = mtime.unwrap_or_else(now);
         Ok(id.to_owned())
@@ -332,7 +322,7 @@ impl Drive {
         self.free(parent, name, None, false)?;
         let kind = match item.kind {
             Kind::File { bytes, .. } => {
-                let bytes = self.spoilt(bytes);
+                let bytes = self.spoils.stored(bytes);
                 Kind::File { sha1: sha1(&bytes), bytes, versions: 1, history: Vec::new() }
             }
             other => other,

@@ -226,7 +226,7 @@ impl BoxSim {
 
     /// So many contents to come are stored with another byte than they had.
     pub fn spoil(&self, times: usize) {
-        self.state().drive.spoils = times;
+        self.state().drive.spoils.0 = times;
     }
 
     /// What a file holds.

@@ -1,6 +1,7 @@
 //! Files and folders: names fold case, and only the last part of a path is told as it was written.
 
 use super::{Refusal, content_hash};
+use crate::spoils::Spoils;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::{
@@ -18,8 +19,7 @@ pub struct Tree {
     versions: BTreeMap<String, (Value, Bytes)>,
     cursors: BTreeMap<String, (Vec<Value>, usize)>,
     count: u64,
-    /// So many contents to come are stored with another byte.
-    pub spoils: usize,
+    pub spoils: Spoils,
 }
 
 #[derive(Clone, Debug)]
@@ -80,16 +80,6 @@ impl Tree {
             value["is_downloadable"] = true.into();
         }
         value
-    }
-
-    fn spoilt(&mut self, bytes: Bytes) -> Bytes {
-        if self.spoils == 0 || bytes.is_empty() {
-            return bytes;
-        }
-        self.spoils -= 1;
-        let mut other = bytes.to_vec();
-        other[0] ^= 1;
-        other.into()
     }
 
     fn next(&mut self) -> u64 {
@@ -162,7 +152,7 @@ impl Tree {
             return Err("path/conflict/file");
         }
         self.parents(&path)?;
-        let bytes = self.spoilt(bytes);
+        let bytes = self.spoils.stored(bytes);
         let hash = content_hash(&bytes);
         let number = self.next();
         let client_modified = commit["client_modified"].as_str().map_or_else(now, str::to_owned);
@@ -240,7 +230,7 @@ impl Tree {
             let number = self.next();
             if let Some(file) = &mut node.file {
                 if !moves {
-                    file.bytes = self.spoilt(file.bytes.clone());
+                    file.bytes = self.spoils.stored(file.bytes.clone());
                     file.hash = content_hash(&file.bytes);
                 }
                 file.rev = format!("{number:015x}");

@@ -201,7 +201,7 @@ impl Dropbox {
 
     /// So many contents to come are stored with another byte than they had.
     pub fn spoil(&self, times: usize) {
-        self.shared.state().tree.spoils = times;
+        self.shared.state().tree.spoils.0 = times;
     }
 
     /// Puts a file there.

@@ -1,6 +1,7 @@
 //! The drive's items and what becomes of them.
 
 use super::names::{fold, is_legal};
+use crate::spoils::Spoils;
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -52,6 +53,14 @@ pub struct Content {
     pub hash: [u8; 20],
 }
 
+impl Content {
+    fn of(bytes: Bytes) -> Content {
+        let mut ring = Ring::default();
+        ring.take(&bytes);
+        Content { size: bytes.len() as u64, bytes, hash: ring.value() }
+    }
+}
+
 #[derive(Debug)]
 pub struct Session {
     pub parent: String,
@@ -98,8 +107,7 @@ pub const CHANGED: No = (412, "resourceModified");
 pub struct Drive {
     kind: &'static str,
     pub rewrites: bool,
-    /// So many contents to come are stored with another byte.
-    pub spoils: usize,
+    pub spoils: Spoils,
     keep: u64,
     pub items: BTreeMap<String, Item>,
     /// By parent and folded name.
@@ -116,7 +124,7 @@ impl Drive {
         let mut drive = Drive {
             kind,
             rewrites,
-            spoils: 0,
+            spoils: Spoils::default(),
             keep,
             items: BTreeMap::new(),
             by_name: BTreeMap::new(),
@@ -257,10 +265,7 @@ impl Drive {
     ) -> Result<String, No> {
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = self.folders(base, above)?;
-        let mut ring = Ring::default();
-        ring.take(&bytes);
-        let content = Content { size: bytes.len() as u64, bytes, hash: ring.value() };
-        self.store(&parent, name, content, mtime, conflict)
+        self.store(&parent, name, Content::of(bytes), mtime, conflict)
     }
 
     pub fn may_store(&self, parent: &str, name: &str, conflict: &str, condition: Option<&str>) -> Result<(), No> {
@@ -287,18 +292,10 @@ impl Drive {
     ) -> Result<String, No> {
         self.may_store(parent, name, conflict, None)?;
         if self.rewrites && (name.ends_with(".docx") || name.ends_with(".xlsx")) {
-            let bytes = [&content.bytes, &b"<properties/>"[..]].concat();
-            let mut ring = Ring::default();
-            ring.take(&bytes);
-            content = Content { size: bytes.len() as u64, bytes: bytes.into(), hash: ring.value() };
+            content = Content::of([&content.bytes, &b"<properties/>"[..]].concat().into());
         }
-        if self.spoils > 0 && !content.bytes.is_empty() {
-            self.spoils -= 1;
-            let mut bytes = content.bytes.to_vec();
-            bytes[0] ^= 1;
-            let mut ring = Ring::default();
-            ring.take(&bytes);
-            content = Content { size: content.size, bytes: bytes.into(), hash: ring.value() };
+        if let Some(other) = self.spoils.other(&content.bytes) {
+            content = Content { size: content.size, ..Content::of(other) };
         }
         match self.by_name.get(&(parent.to_owned(), fold(name))).cloned() {
             Some(id) => {
