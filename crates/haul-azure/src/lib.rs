@@ -123,7 +123,7 @@ impl Store for Azure {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        list::list(self.0.clone(), request)
+        haul_store::pages::list(self.0.clone(), request)
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {

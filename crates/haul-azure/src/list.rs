@@ -1,17 +1,16 @@
-//! Listing: pages are fetched ahead of the reader; whatever breaks is a lost range, never a short listing.
+//! Listing: asks for pages and reads them; directory by directory where an account has an order of its own.
 
 use crate::{
     error::{Refused, plain},
     meta::{FOLDER, Facts},
     service::{Call, Namespace, Place, RANGES, Service},
 };
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Mtime, Result, Retry, error::NO_KEYS, key::after_prefix};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Entry, ErrorKind, Key, Mtime, Result};
 use haul_net::{Fault, Tried, at};
 use haul_store::{
-    ListRequest,
-    task::Task,
-    tree::{self, Folders, Found, Wanted},
+    pages::{self, Answer, Pages, Scope},
+    tree::{Folders, Found, Wanted},
     web,
     xml::{self, Step},
 };
@@ -20,12 +19,9 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
-use tokio::sync::mpsc;
 
 /// Of a page so many may be none of what was asked for: the key after which it begins, and the directory that is listed.
 pub const BESIDE: usize = 2;
-/// Pages that wait for the reader, beside the one being fetched.
-const AHEAD: usize = 2;
 
 /// One page of a container.
 #[derive(Debug, Default, PartialEq)]
@@ -38,235 +34,95 @@ pub struct Page {
     pub folders: bool,
 }
 
-/// Lists as [`haul_store::Store::list`] says.
-pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
-    // The task begins with the first poll: only then is a runtime sure to be there.
-    let begin = async move {
-        let (sender, receiver) = mpsc::channel(AHEAD);
-        let task = Task::spawn(async move { Lister { service, request, sender, given: 0 }.run().await });
-        futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
-            receiver.recv().await.map(|step| (step, (receiver, task)))
-        })
-    };
-    futures::stream::once(begin).flatten().boxed()
-}
-
-struct Lister {
-    service: Arc<Service>,
-    request: ListRequest,
-    sender: mpsc::Sender<Listed>,
-    /// Entries that were given out.
-    given: usize,
-}
-
-/// Whether the listing came to its end.
+/// How the next page is asked for.
 #[derive(PartialEq)]
-enum Reached {
-    End,
-    /// The limit, or nobody listens any more: there may be more.
-    Limit,
+pub struct Next {
+    marker: String,
+    /// The listing began at the first name, since the service knows of no other beginning.
+    whole: bool,
 }
 
-/// A part of the namespace that lies in one container.
-struct Scope<'a> {
-    container: &'a str,
-    /// Prefix of the blobs to list.
-    prefix: Vec<u8>,
-    /// Only blobs after this one.
-    after: Option<Vec<u8>>,
-    /// What names lose at their front …
-    cut: usize,
-    /// … and get instead.
-    front: Vec<u8>,
+impl Pages for Service {
+    type Next = Next;
+
+    fn root(&self) -> (Option<&str>, &[u8]) {
+        (self.root.container.as_deref(), &self.root.prefix)
+    }
+
+    fn containers(&self) -> BoxFuture<'_, Result<Vec<Entry>>> {
+        containers(self).boxed()
+    }
+
+    fn page<'a>(self: &'a Arc<Self>, asked: pages::Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
+        next_page(self, asked).boxed()
+    }
+
+    /// A directory of the account's own may be empty.
+    fn empty_root(&self) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let container = self.root.container.as_deref().unwrap_or_default();
+            match folder(self, container, &self.root.prefix).await {
+                Ok(Some(_)) => Ok(()),
+                Ok(None) => Err(pages::no_root(&self.locator, "list")),
+                Err(fault) => Err(fault.error("list")),
+            }
+        }
+        .boxed()
+    }
 }
 
-impl Lister {
-    async fn run(mut self) {
-        let result = match self.service.root.container.clone() {
-            Some(container) => {
-                let root = self.service.root.prefix.clone();
-                let scope = Scope {
-                    container: &container,
-                    prefix: [&root[..], &self.request.prefix].concat(),
-                    after: self.request.after.as_ref().map(|key| [&root[..], key.as_bytes()].concat()),
-                    cut: root.len(),
-                    front: Vec::new(),
-                };
-                self.scope(scope).await
-            }
-            None => self.all().await,
+async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> Result<Answer<Next>> {
+    let scope = asked.scope;
+    let mut whole = asked.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
+    let by_directory = || Answer::ByDirectory(Arc::new(Levels::new(service, scope, asked.meta)));
+    if asked.next.is_none() && scope.after.is_some() && !whole {
+        // Where an account has directories, what comes after a name is another matter.
+        match service.namespace(&scope.container).await {
+            Namespace::Flat => {}
+            Namespace::Hierarchical => return Ok(by_directory()),
+            Namespace::Untold => whole = true,
+        }
+    }
+    let page = loop {
+        let from = scope.after.as_deref().and_then(|after| begin(after, &scope.prefix)).filter(|_| !whole);
+        // Where it can't begin at a name, a limit is no reason for a small page.
+        let begins = scope.after.is_none() || from.is_some();
+        let few = asked.most.filter(|_| begins).map_or(usize::MAX, |most| most.saturating_add(BESIDE));
+        let question = Question {
+            prefix: &scope.prefix,
+            delimiter: asked.delimiter(),
+            most: few.min(service.config.list_chunk),
+            marker: asked.next.map(|next| next.marker.as_str()),
+            from,
+            meta: asked.meta,
         };
-        let last = match result {
-            Ok(Reached::End) => Listed::End,
-            Ok(Reached::Limit) => return,
-            Err((from, error)) => {
-                let to = after_prefix(&self.request.prefix).map(Key::new);
-                Listed::Failed { lost: Lost { from, to }, error }
+        match page(service, &scope.container, &question).await {
+            Err(refused) if from.is_some() && asked.next.is_none() && is_unknown(&refused) => {
+                // It knows no such question: all is listed, and what was to be left out is. Of a single folder it takes not all.
+                whole = true;
+                service.whole_listings.fetch_or(asked.recursive, Relaxed);
             }
-        };
-        // No reader, no report.
-        let _ = self.sender.send(last).await;
-    }
-
-    /// All containers: they are the top directories.
-    async fn all(&mut self) -> Result<Reached, (Key, Error)> {
-        let (prefix, after) = (self.request.prefix.clone(), self.request.after.clone());
-        if let Some(at) = prefix.iter().position(|b| *b == b'/') {
-            let name = String::from_utf8_lossy(&prefix[..at]).into_owned();
-            return self.inside(&name, prefix[at + 1..].to_vec(), after.as_ref()).await;
-        }
-        let mut found = containers(&self.service).await.map_err(|e| (Key::new(&prefix), e))?;
-        found.retain(|entry| entry.key.as_bytes().starts_with(&prefix));
-        for entry in found {
-            // All in it is before `after`.
-            if after.as_ref().is_some_and(|a| entry.key.after_prefix().is_some_and(|end| end <= *a)) {
-                continue;
-            }
-            let name = String::from_utf8_lossy(entry.key.name()).into_owned();
-            if after.as_ref().is_none_or(|a| entry.key > *a) && !self.give(vec![entry]).await {
-                return Ok(Reached::Limit);
-            }
-            if self.request.recursive && self.inside(&name, Vec::new(), after.as_ref()).await? == Reached::Limit {
-                return Ok(Reached::Limit);
-            }
-        }
-        Ok(Reached::End)
-    }
-
-    async fn inside(&mut self, container: &str, prefix: Vec<u8>, after: Option<&Key>) -> Result<Reached, (Key, Error)> {
-        let front = [container.as_bytes(), b"/"].concat();
-        let after = after.and_then(|a| a.as_bytes().strip_prefix(&front[..])).map(<[u8]>::to_vec);
-        self.scope(Scope { container, prefix, after, cut: 0, front }).await
-    }
-
-    async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
-        let (mut next, mut last): (Option<String>, Option<Vec<u8>>) = (None, None);
-        let mut whole = self.service.whole_listings.load(Relaxed);
-        if scope.after.is_some() && !whole {
-            // Where an account has directories, what comes after a name is another matter.
-            match self.service.namespace(scope.container).await {
-                Namespace::Flat => {}
-                Namespace::Hierarchical => return self.by_folder(&scope, None).await,
-                Namespace::Untold => whole = true,
-            }
-        }
-        let key_of = |blob: &[u8]| Key::new([&scope.front, blob.get(scope.cut..).unwrap_or_default()].concat());
-        loop {
-            let lost = || match &last {
-                // The first key that may be missing comes right after the last one seen.
-                Some(last) => key_of(last).with_suffix([0]),
-                None => key_of(&scope.prefix),
-            };
-            let from = scope.after.as_deref().and_then(|after| begin(after, &scope.prefix)).filter(|_| !whole);
-            // Where it can't begin at a name, a limit is no reason for a small page.
-            let begins = scope.after.is_none() || from.is_some();
-            let few = self.request.limit.filter(|_| begins).map(|limit| (limit - self.given.min(limit)) + BESIDE);
-            let question = Question {
-                prefix: &scope.prefix,
-                delimiter: if self.request.recursive { "" } else { "/" },
-                most: few.map_or(self.service.config.list_chunk, |few| few.min(self.service.config.list_chunk)),
-                marker: next.as_deref(),
-                from,
-                meta: self.request.meta,
-            };
-            let page = match page(&self.service, scope.container, &question).await {
-                Err(refused) if from.is_some() && next.is_none() && is_unknown(&refused) => {
-                    // It knows no such question: all is listed, and what was to be left out is. Of a single folder it takes not all.
-                    whole = true;
-                    self.service.whole_listings.fetch_or(self.request.recursive, Relaxed);
-                    continue;
+            other => {
+                let page = plain(other).map_err(|fault| fault.error("list"))?;
+                if asked.next.is_none() && from.is_some_and(|from| begins_before(&page, from)) {
+                    // It knows no such question, and doesn't say so.
+                    service.whole_listings.store(true, Relaxed);
                 }
-                other => plain(other).map_err(|fault| (lost(), fault.error("list")))?,
-            };
-            let is_parted = !self.request.recursive && next.is_none() && page.next.is_some();
-            if page.folders || is_parted && self.service.namespace(scope.container).await == Namespace::Hierarchical {
-                return self.by_folder(&scope, last).await;
-            }
-            let first = page.entries.first().filter(|_| next.is_none());
-            if let (Some(from), Some(first)) = (from, first)
-                && first.key.as_bytes() < from.as_bytes()
-                && !from.as_bytes().starts_with(first.key.as_bytes())
-            {
-                // It knows no such question, and doesn't say so.
-                self.service.whole_listings.store(true, Relaxed);
-            }
-            if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
-                // A directory of the account's own may be empty.
-                return match folder(&self.service, scope.container, &scope.prefix).await {
-                    Ok(Some(_)) => Ok(Reached::End),
-                    Ok(None) => Err((lost(), no_root(&self.service, "list"))),
-                    Err(fault) => Err((lost(), fault.error("list"))),
-                };
-            }
-            if let Some(fault) = disorder(&page, last.as_deref(), &scope.prefix) {
-                return Err((lost(), fault.error("list")));
-            }
-            last = page.entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
-            let entries = page.entries.into_iter().filter(|entry| {
-                let key = entry.key.as_bytes();
-                // The directory that is listed has no entry of its own in it.
-                scope.after.as_ref().is_none_or(|after| key > &after[..])
-                    && (key != &scope.prefix[..] || !scope.prefix.ends_with(b"/"))
-                    && key.len() > scope.cut
-            });
-            let entries = entries.map(|entry| Entry { key: key_of(entry.key.as_bytes()), ..entry }).collect();
-            let more = self.give(entries).await;
-            match page.next {
-                None => return Ok(Reached::End),
-                Some(_) if !more => return Ok(Reached::Limit),
-                Some(same) if next.as_ref() == Some(&same) => {
-                    let from = key_of(last.as_deref().unwrap_or(&scope.prefix));
-                    return Err((from, Fault::broken("the listing does not advance").error("list")));
-                }
-                more => next = more,
+                break page;
             }
         }
+    };
+    let is_parted = !asked.recursive && asked.next.is_none() && page.next.is_some();
+    if page.folders || is_parted && service.namespace(&scope.container).await == Namespace::Hierarchical {
+        return Ok(by_directory());
     }
+    Ok(Answer::Page(page.entries, page.next.map(|marker| Next { marker, whole })))
+}
 
-    /// What comes after `last`, directory by directory: an account with directories of its own has an order of its own.
-    async fn by_folder(&mut self, scope: &Scope<'_>, last: Option<Vec<u8>>) -> Result<Reached, (Key, Error)> {
-        let (service, container) = (self.service.clone(), scope.container.to_owned());
-        let (root, front, meta) = (scope.prefix[..scope.cut].to_vec(), scope.front.clone(), self.request.meta);
-        let levels = Levels { service, container, root, front, meta };
-        let after = last.or_else(|| scope.after.clone());
-        let request = ListRequest {
-            prefix: levels.key_of(&scope.prefix),
-            after: after.map(|after| Key::new(levels.key_of(&after))),
-            limit: self.request.limit.map(|limit| limit - self.given.min(limit)),
-            ..self.request.clone()
-        };
-        let mut listing = tree::list(Arc::new(levels), request);
-        while let Some(listed) = listing.next().await {
-            match listed {
-                Listed::Batch(entries) => {
-                    if !self.give(entries).await {
-                        return Ok(Reached::Limit);
-                    }
-                }
-                Listed::End => return Ok(Reached::End),
-                failed => {
-                    if self.sender.send(failed).await.is_err() {
-                        return Ok(Reached::Limit);
-                    }
-                }
-            }
-        }
-        Ok(Reached::Limit)
-    }
-
-    /// Hands entries to the reader; false when there is no need for more.
-    async fn give(&mut self, entries: Vec<Entry>) -> bool {
-        self.given += entries.len();
-        if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
-            return false;
-        }
-        self.request.limit.is_none_or(|limit| self.given < limit)
-    }
-
-    /// True when all that is below the root is asked for, and the root is a directory.
-    fn is_of_the_root(&self) -> bool {
-        self.request.prefix.is_empty() && self.request.after.is_none() && !self.service.root.prefix.is_empty()
-    }
+/// A page begins before the name that it was to begin at.
+fn begins_before(page: &Page, from: &str) -> bool {
+    let first = page.entries.first().map(|entry| entry.key.as_bytes());
+    first.is_some_and(|first| first < from.as_bytes() && !from.as_bytes().starts_with(first))
 }
 
 /// The directories of a container, each asked for whole.
@@ -282,6 +138,16 @@ struct Levels {
 }
 
 impl Levels {
+    fn new(service: &Arc<Service>, scope: &Scope, meta: bool) -> Levels {
+        Levels {
+            service: service.clone(),
+            container: scope.container.clone(),
+            root: scope.prefix[..scope.cut].to_vec(),
+            front: scope.front.clone(),
+            meta,
+        }
+    }
+
     fn key_of(&self, blob: &[u8]) -> Vec<u8> {
         [&self.front[..], blob.get(self.root.len()..).unwrap_or_default()].concat()
     }
@@ -340,24 +206,6 @@ pub async fn folder(service: &Service, container: &str, name: &[u8]) -> Tried<Op
         Err(Refused { fault, .. }) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
         Err(refused) => Err(refused.fault),
     }
-}
-
-/// The error of a root below which there is nothing: a container has no empty directories.
-pub fn no_root(service: &Service, op: &'static str) -> Error {
-    Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found: {NO_KEYS}", service.locator))
-}
-
-/// A server that loses its place would make us list for ever, or miss keys.
-fn disorder(page: &Page, last: Option<&[u8]>, prefix: &[u8]) -> Option<Box<Fault>> {
-    let first = page.entries.first()?;
-    if last.is_some_and(|last| first.key.as_bytes() <= last)
-        || page.entries.windows(2).any(|two| two[0].key >= two[1].key)
-    {
-        let message = "the server's listing goes backwards: it can't be trusted to be whole";
-        return Some(Fault::new(ErrorKind::Unsupported, Retry::Never, message));
-    }
-    let stray = page.entries.iter().find(|entry| !entry.key.as_bytes().starts_with(prefix))?;
-    Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
 }
 
 /// The name at which a listing of these names after `after` may begin; `None` where that is at the first of them.

@@ -2,7 +2,7 @@
 
 use crate::{
     error::plain,
-    list::{self, Question, no_root},
+    list::{self, Question},
     meta::{Facts, quoted},
     service::{Call, Place, Service},
 };
@@ -50,7 +50,7 @@ async fn stat_root(service: &Service) -> Result<Entry> {
     let found = first_below(service, container, prefix).await.map_err(|fault| fault.error("stat"))?;
     if found.is_none() && !prefix.is_empty() {
         let folder = list::folder(service, container, prefix).await.map_err(|fault| fault.error("stat"))?;
-        folder.ok_or_else(|| no_root(service, "stat"))?;
+        folder.ok_or_else(|| haul_store::pages::no_root(&service.locator, "stat"))?;
     }
     Ok(Entry::dir(Key::new("")))
 }

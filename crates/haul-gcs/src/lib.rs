@@ -100,7 +100,7 @@ impl Store for Gcs {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        list::list(self.0.clone(), request)
+        haul_store::pages::list(self.0.clone(), request)
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {

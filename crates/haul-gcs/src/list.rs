@@ -1,25 +1,22 @@
-//! Listing: pages are fetched ahead of the reader; whatever breaks is a lost range, never a short listing.
+//! Listing: asks for pages and reads them.
 
 use crate::{
     meta::{FIELDS, Object},
     service::Service,
 };
-use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Mtime, Result, Retry, error::NO_KEYS, key::after_prefix};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result};
 use haul_net::Fault;
 use haul_oauth::Refusal;
-use haul_store::{ListRequest, task::Task};
+use haul_store::pages::{self, Pages};
 use http::Method;
 use serde::Deserialize;
 use std::sync::Arc;
-use tokio::sync::mpsc;
 
 /// Objects of a page, at most.
 pub const PAGE: usize = 1000;
 /// Of a page so many may be none of what was asked for: the key after which it begins, and the directory that is listed.
 pub const BESIDE: usize = 2;
-/// Pages that wait for the reader, beside the one being fetched.
-const AHEAD: usize = 2;
 
 /// An answer to a listing.
 #[derive(Deserialize)]
@@ -44,196 +41,59 @@ pub struct Page {
     pub full: bool,
 }
 
-/// Lists as [`haul_store::Store::list`] says.
-pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
-    // The task begins with the first poll: only then is a runtime sure to be there.
-    let begin = async move {
-        let (sender, receiver) = mpsc::channel(AHEAD);
-        let task = Task::spawn(async move { Lister { service, request, sender, given: 0 }.run().await });
-        futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
-            receiver.recv().await.map(|step| (step, (receiver, task)))
-        })
-    };
-    futures::stream::once(begin).flatten().boxed()
-}
-
-struct Lister {
-    service: Arc<Service>,
-    request: ListRequest,
-    sender: mpsc::Sender<Listed>,
-    /// Entries that were given out.
-    given: usize,
-}
-
-/// Whether the listing came to its end.
+/// How the next page is asked for.
 #[derive(PartialEq)]
-enum Reached {
-    End,
-    /// The limit, or nobody listens any more: there may be more.
-    Limit,
+pub enum Next {
+    /// By the server's token.
+    Token(String),
+    /// From this name on, which was told already: a full page without a token proves no end.
+    From(Vec<u8>),
 }
 
-/// A part of the namespace that lies in one bucket.
-struct Scope<'a> {
-    bucket: &'a str,
-    /// Prefix of the objects to list.
-    prefix: Vec<u8>,
-    /// Only objects after this one.
-    after: Option<Vec<u8>>,
-    /// What names lose at their front …
-    cut: usize,
-    /// … and get instead.
-    front: Vec<u8>,
-}
+impl Pages for Service {
+    type Next = Next;
 
-impl Lister {
-    async fn run(mut self) {
-        let result = match self.service.root.bucket.clone() {
-            Some(bucket) => {
-                let root = self.service.root.prefix.clone();
-                let scope = Scope {
-                    bucket: &bucket,
-                    prefix: [&root[..], &self.request.prefix].concat(),
-                    after: self.request.after.as_ref().map(|key| [&root[..], key.as_bytes()].concat()),
-                    cut: root.len(),
-                    front: Vec::new(),
-                };
-                self.scope(scope).await
-            }
-            None => self.all().await,
-        };
-        let last = match result {
-            Ok(Reached::End) => Listed::End,
-            Ok(Reached::Limit) => return,
-            Err((from, error)) => {
-                let to = after_prefix(&self.request.prefix).map(Key::new);
-                Listed::Failed { lost: Lost { from, to }, error }
-            }
-        };
-        // No reader, no report.
-        let _ = self.sender.send(last).await;
+    fn root(&self) -> (Option<&str>, &[u8]) {
+        (self.root.bucket.as_deref(), &self.root.prefix)
     }
 
-    /// All buckets: they are the top directories.
-    async fn all(&mut self) -> Result<Reached, (Key, Error)> {
-        let (prefix, after) = (self.request.prefix.clone(), self.request.after.clone());
-        if let Some(at) = prefix.iter().position(|b| *b == b'/') {
-            let name = String::from_utf8_lossy(&prefix[..at]).into_owned();
-            return self.inside(&name, prefix[at + 1..].to_vec(), after.as_ref()).await;
-        }
-        let mut found = buckets(&self.service).await.map_err(|e| (Key::new(&prefix), e))?;
-        found.retain(|entry| entry.key.as_bytes().starts_with(&prefix));
-        for entry in found {
-            // All in it is before `after`.
-            if after.as_ref().is_some_and(|a| entry.key.after_prefix().is_some_and(|end| end <= *a)) {
-                continue;
-            }
-            let name = String::from_utf8_lossy(entry.key.name()).into_owned();
-            if after.as_ref().is_none_or(|a| entry.key > *a) && !self.give(vec![entry]).await {
-                return Ok(Reached::Limit);
-            }
-            if self.request.recursive && self.inside(&name, Vec::new(), after.as_ref()).await? == Reached::Limit {
-                return Ok(Reached::Limit);
-            }
-        }
-        Ok(Reached::End)
+    fn containers(&self) -> BoxFuture<'_, Result<Vec<Entry>>> {
+        buckets(self).boxed()
     }
 
-    async fn inside(&mut self, bucket: &str, prefix: Vec<u8>, after: Option<&Key>) -> Result<Reached, (Key, Error)> {
-        let front = [bucket.as_bytes(), b"/"].concat();
-        let after = after.and_then(|a| a.as_bytes().strip_prefix(&front[..])).map(<[u8]>::to_vec);
-        self.scope(Scope { bucket, prefix, after, cut: 0, front }).await
+    fn page<'a>(self: &'a Arc<Self>, asked: pages::Question<'a, Next>) -> BoxFuture<'a, Result<pages::Answer<Next>>> {
+        next_page(self, asked).boxed()
     }
 
-    async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
-        let (mut next, mut last): (Option<String>, Option<Vec<u8>>) = (None, None);
-        let mut from = scope.after.clone().unwrap_or_default();
-        let key_of = |object: &[u8]| Key::new([&scope.front, object.get(scope.cut..).unwrap_or_default()].concat());
-        loop {
-            let lost = || match &last {
-                // The first key that may be missing comes right after the last one seen.
-                Some(last) => key_of(last).with_suffix([0]),
-                None => key_of(&scope.prefix),
-            };
-            let question = Question {
-                prefix: &scope.prefix,
-                delimiter: if self.request.recursive { "" } else { "/" },
-                from: &from,
-                most: self.request.limit.map_or(PAGE, |limit| (limit - self.given.min(limit) + BESIDE).min(PAGE)),
-                token: next.as_deref(),
-                meta: self.request.meta,
-            };
-            let page = page(&self.service, scope.bucket, question).await;
-            let page = page.map_err(|refused| (lost(), refused.fault.error("list")))?;
-            let full = page.full;
-            if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
-                return Err((lost(), no_root(&self.service, "list")));
-            }
-            let mut page = page;
-            // Where a page begins with what the one before ended with.
-            page.entries.retain(|entry| next.is_some() || last.as_deref() != Some(entry.key.as_bytes()));
-            if let Some(fault) = disorder(&page, last.as_deref(), &scope.prefix) {
-                return Err((lost(), fault.error("list")));
-            }
-            let grows = !page.entries.is_empty();
-            last = page.entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
-            let entries = page.entries.into_iter().filter(|entry| {
-                let key = entry.key.as_bytes();
-                // The directory that is listed has no entry of its own in it.
-                scope.after.as_ref().is_none_or(|after| key > &after[..])
-                    && (key != &scope.prefix[..] || !scope.prefix.ends_with(b"/"))
-                    && key.len() > scope.cut
-            });
-            let entries = entries.map(|entry| Entry { key: key_of(entry.key.as_bytes()), ..entry }).collect();
-            let more = self.give(entries).await;
-            match page.next {
-                None if full && grows && more => {
-                    from = last.clone().unwrap_or_default();
-                    next = None;
-                }
-                None if full && grows => return Ok(Reached::Limit),
-                None => return Ok(Reached::End),
-                Some(_) if !more => return Ok(Reached::Limit),
-                Some(same) if next.as_ref() == Some(&same) => {
-                    let from = key_of(last.as_deref().unwrap_or(&scope.prefix));
-                    return Err((from, Fault::broken("the listing does not advance").error("list")));
-                }
-                more => next = more,
-            }
-        }
-    }
-
-    /// Hands entries to the reader; false when there is no need for more.
-    async fn give(&mut self, entries: Vec<Entry>) -> bool {
-        self.given += entries.len();
-        if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
-            return false;
-        }
-        self.request.limit.is_none_or(|limit| self.given < limit)
-    }
-
-    /// True when all that is below the root is asked for, and the root is a directory.
-    fn is_of_the_root(&self) -> bool {
-        self.request.prefix.is_empty() && self.request.after.is_none() && !self.service.root.prefix.is_empty()
+    fn empty_root(&self) -> BoxFuture<'_, Result<()>> {
+        futures::future::ready(Err(pages::no_root(&self.locator, "list"))).boxed()
     }
 }
 
-/// The error of a root below which there is nothing: a bucket has no empty directories.
-pub fn no_root(service: &Service, op: &'static str) -> Error {
-    Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found: {NO_KEYS}", service.locator))
-}
-
-/// A server that loses its place would make us list for ever, or miss keys.
-fn disorder(page: &Page, last: Option<&[u8]>, prefix: &[u8]) -> Option<Box<Fault>> {
-    let first = page.entries.first()?;
-    if last.is_some_and(|last| first.key.as_bytes() <= last)
-        || page.entries.windows(2).any(|two| two[0].key >= two[1].key)
-    {
-        let message = "the server's listing goes backwards: it can't be trusted to be whole";
-        return Some(Fault::new(ErrorKind::Unsupported, Retry::Never, message));
-    }
-    let stray = page.entries.iter().find(|entry| !entry.key.as_bytes().starts_with(prefix))?;
-    Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
+async fn next_page(service: &Service, asked: pages::Question<'_, Next>) -> Result<pages::Answer<Next>> {
+    let scope = asked.scope;
+    let (token, told) = match asked.next {
+        Some(Next::Token(token)) => (Some(token.as_str()), None),
+        Some(Next::From(name)) => (None, Some(&name[..])),
+        None => (None, None),
+    };
+    let question = Question {
+        prefix: &scope.prefix,
+        delimiter: asked.delimiter(),
+        from: told.or(scope.after.as_deref()).unwrap_or_default(),
+        most: asked.most.map_or(PAGE, |most| most.saturating_add(BESIDE).min(PAGE)),
+        token,
+        meta: asked.meta,
+    };
+    let page = page(service, &scope.container, question).await.map_err(|refused| refused.fault.error("list"))?;
+    let mut entries = page.entries;
+    entries.retain(|entry| told != Some(entry.key.as_bytes()));
+    let next = match (page.next, entries.last()) {
+        (Some(token), _) => Some(Next::Token(token)),
+        (None, Some(last)) if page.full => Some(Next::From(last.key.as_bytes().to_vec())),
+        (None, _) => None,
+    };
+    Ok(pages::Answer::Page(entries, next))
 }
 
 /// Which page.

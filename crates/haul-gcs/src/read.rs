@@ -1,7 +1,7 @@
 //! Reading: one request for each answer.
 
 use crate::{
-    list::{self, Question, no_root},
+    list::{self, Question},
     meta::{self, FIELDS, Object},
     service::{Place, Service},
 };
@@ -58,7 +58,7 @@ async fn stat_root(service: &Service) -> Result<Entry> {
     let prefix = &service.root.prefix;
     let found = first_below(service, bucket, prefix).await.map_err(|refused| refused.fault.error("stat"))?;
     if found.is_none() && !prefix.is_empty() {
-        return Err(no_root(service, "stat"));
+        return Err(haul_store::pages::no_root(&service.locator, "stat"));
     }
     Ok(Entry::dir(Key::new("")))
 }

@@ -26,11 +26,11 @@ mod versions;
 use address::{Endpoint, Root};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
-use haul_store::xml;
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
     Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
+use haul_store::{pages, xml};
 use options::Config;
 use provider::Checksum;
 use service::Service;
@@ -177,7 +177,7 @@ impl Store for S3 {
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
-        list::list(self.0.clone(), request)
+        pages::list(self.0.clone(), request)
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {

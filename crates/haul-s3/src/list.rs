@@ -1,4 +1,4 @@
-//! Listing: pages are fetched ahead of the reader; whatever breaks is a lost range, never a short listing.
+//! Listing: asks for pages and reads them.
 
 use super::{
     error::{Fault, Tried},
@@ -6,15 +6,11 @@ use super::{
     service::{Call, Service},
     xml::{self, Step},
 };
-use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, Key, Kind, Listed, Lost, Result, key::after_prefix};
-use haul_store::{ListRequest, task::Task};
+use futures::{FutureExt, future::BoxFuture};
+use haul_core::{Algo, Entry, ErrorKind, Key, Kind, Result, Retry};
+use haul_store::pages::{self, Answer, Pages, Question};
 use http::Method;
 use std::sync::Arc;
-use tokio::sync::mpsc;
-
-/// Pages that wait for the reader, beside the one being fetched.
-const AHEAD: usize = 2;
 
 /// One page of a bucket, as the server gave it.
 #[derive(Debug, Default, PartialEq)]
@@ -36,232 +32,78 @@ pub enum Next {
     After(Vec<u8>),
 }
 
-/// Lists as [`haul_store::Store::list`] says.
-pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
-    // The task begins with the first poll: only then is a runtime sure to be there.
-    let begin = async move {
-        let (sender, receiver) = mpsc::channel(AHEAD);
-        let task = Task::spawn(async move { Lister { service, request, sender, given: 0, seen: 0 }.run().await });
-        futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
-            receiver.recv().await.map(|step| (step, (receiver, task)))
-        })
-    };
-    futures::stream::once(begin).flatten().boxed()
+impl Pages for Service {
+    type Next = Next;
+
+    fn root(&self) -> (Option<&str>, &[u8]) {
+        (self.root.bucket.as_deref(), &self.root.prefix)
+    }
+
+    fn containers(&self) -> BoxFuture<'_, Result<Vec<Entry>>> {
+        buckets(self).boxed()
+    }
+
+    fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
+        async move {
+            let page = match in_order(&question.scope.container) {
+                true => ordered_page(self, &question).await,
+                false => all_pages(self, &question).await,
+            };
+            page.map(|page| Answer::Page(page.entries, page.next)).map_err(|fault| fault.error("list"))
+        }
+        .boxed()
+    }
+
+    fn empty_root(&self) -> BoxFuture<'_, Result<()>> {
+        futures::future::ready(Err(pages::no_root(&self.locator, "list"))).boxed()
+    }
 }
 
-struct Lister {
-    service: Arc<Service>,
-    request: ListRequest,
-    sender: mpsc::Sender<Listed>,
-    /// Entries that were given out.
-    given: usize,
-    /// Entries of the pages that were read, with those that aren't given out (the listed directory's own marker).
-    seen: usize,
+/// A page of a bucket that lists in key order.
+async fn ordered_page(service: &Service, question: &Question<'_, Next>) -> Tried<Page> {
+    let scope = question.scope;
+    let after = scope.after.as_ref().filter(|after| **after > scope.prefix);
+    let first = after.filter(|_| question.next.is_none()).map(|after| Next::After(after.clone()));
+    let next = question.next.or(first.as_ref());
+    let wanted = question.most.map_or(usize::MAX, |most| most.saturating_add(1));
+    let call = call(service, question, service.config.list_chunk.min(wanted));
+    let mut page = page(service, call, &scope.prefix, next).await?;
+    if next.is_none() && page.next.is_none() {
+        // All there is: in which order a server tells it is no matter.
+        page.entries.sort_by(|a, b| a.key.cmp(&b.key));
+    }
+    match (next, page.entries.first()) {
+        (Some(Next::After(after)), Some(begins)) if question.most.is_some() && begins.key.as_bytes() <= &after[..] => {
+            let message = "the server doesn't begin a listing where it is asked to";
+            Err(Fault::new(ErrorKind::Unsupported, Retry::Never, message))
+        }
+        _ => Ok(page),
+    }
 }
 
-/// Whether the listing came to its end.
-#[derive(PartialEq)]
-enum Reached {
-    End,
-    /// The limit, or nobody listens any more: there may be more.
-    Limit,
+/// Everything of a bucket that lists in no order, as one page: it must be held as a whole to be put in order.
+async fn all_pages(service: &Service, question: &Question<'_, Next>) -> Tried<Page> {
+    let mut all = Page::default();
+    loop {
+        let call = call(service, question, service.config.list_chunk);
+        let page = page(service, call, &question.scope.prefix, all.next.as_ref()).await?;
+        all.entries.extend(page.entries);
+        if page.next.is_some() && page.next == all.next {
+            return Err(Fault::broken("the listing does not advance"));
+        }
+        all.next = page.next;
+        if all.next.is_none() {
+            all.entries.sort_by(|a, b| a.key.cmp(&b.key));
+            return Ok(all);
+        }
+    }
 }
 
-/// A part of the namespace that lies in one bucket.
-struct Scope<'a> {
-    bucket: &'a str,
-    /// Prefix of the bucket's keys to list.
-    prefix: Vec<u8>,
-    /// Only the bucket's keys after this one.
-    after: Option<Vec<u8>>,
-    /// What the bucket's keys lose at their front.
-    cut: usize,
-    /// What they get instead.
-    front: Vec<u8>,
-}
-
-impl Lister {
-    async fn run(mut self) {
-        let result = match self.service.root.bucket.clone() {
-            Some(bucket) => self.root_bucket(&bucket).await,
-            None => self.buckets().await,
-        };
-        let last = match result {
-            Ok(Reached::End) => Listed::End,
-            Ok(Reached::Limit) => return,
-            Err((from, error)) => {
-                let to = after_prefix(&self.request.prefix).map(Key::new);
-                Listed::Failed { lost: Lost { from, to }, error }
-            }
-        };
-        // No reader, no report.
-        let _ = self.sender.send(last).await;
-    }
-
-    async fn root_bucket(&mut self, bucket: &str) -> Result<Reached, (Key, Error)> {
-        let root = self.service.root.prefix.clone();
-        let scope = Scope {
-            bucket,
-            prefix: [&root[..], &self.request.prefix].concat(),
-            after: self.request.after.as_ref().map(|k| [&root[..], k.as_bytes()].concat()),
-            cut: root.len(),
-            front: Vec::new(),
-        };
-        self.scope(scope).await
-    }
-
-    /// All buckets: they are the top directories.
-    async fn buckets(&mut self) -> Result<Reached, (Key, Error)> {
-        let prefix = self.request.prefix.clone();
-        let after = self.request.after.clone();
-        if let Some(at) = prefix.iter().position(|b| *b == b'/') {
-            let name = String::from_utf8_lossy(&prefix[..at]).into_owned();
-            return self.one_of_buckets(&name, prefix[at + 1..].to_vec(), after.as_ref()).await;
-        }
-        let start = || Key::new(&prefix);
-        let mut buckets = buckets(&self.service).await.map_err(|e| (start(), e))?;
-        buckets.retain(|b| b.key.as_bytes().starts_with(&prefix));
-        if !self.request.recursive {
-            buckets.retain(|b| after.as_ref().is_none_or(|a| b.key > *a));
-            let all = buckets.len();
-            buckets.truncate(self.request.limit.unwrap_or(usize::MAX));
-            let whole = buckets.len() == all;
-            self.give(buckets).await;
-            return Ok(if whole { Reached::End } else { Reached::Limit });
-        }
-        for bucket in buckets {
-            if after.as_ref().is_some_and(|a| bucket.key.after_prefix().is_some_and(|end| end <= *a)) {
-                continue;
-            }
-            let name = String::from_utf8_lossy(bucket.key.name()).into_owned();
-            if after.as_ref().is_none_or(|a| bucket.key > *a) && !self.give(vec![bucket]).await {
-                return Ok(Reached::Limit);
-            }
-            if self.one_of_buckets(&name, Vec::new(), after.as_ref()).await? == Reached::Limit {
-                return Ok(Reached::Limit);
-            }
-        }
-        Ok(Reached::End)
-    }
-
-    async fn one_of_buckets(
-        &mut self,
-        bucket: &str,
-        prefix: Vec<u8>,
-        after: Option<&Key>,
-    ) -> Result<Reached, (Key, Error)> {
-        let front = [bucket.as_bytes(), b"/"].concat();
-        let after = after.and_then(|a| a.as_bytes().strip_prefix(&front[..])).map(<[u8]>::to_vec);
-        self.scope(Scope { bucket, prefix, after, cut: 0, front }).await
-    }
-
-    async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
-        let ordered = in_order(scope.bucket);
-        let mut next = scope.after.clone().filter(|a| ordered && *a > scope.prefix).map(Next::After);
-        let mut last: Option<Vec<u8>> = None;
-        let key_of = |object: &[u8]| Key::new([&scope.front, object.get(scope.cut..).unwrap_or_default()].concat());
-        loop {
-            let lost = || match &last {
-                // The first key that may be missing comes right after the last one seen.
-                Some(last) => key_of(last).with_suffix([0]),
-                None => key_of(scope.after.as_deref().unwrap_or(&scope.prefix)),
-            };
-            let page = match ordered {
-                true => self.page(&scope, next.as_ref()).await,
-                false => self.all_pages(&scope).await,
-            };
-            let mut page = match page {
-                Ok(page) => page,
-                Err(fault) => return Err((lost(), fault.error("list"))),
-            };
-            if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
-                return Err((lost(), self.service.no_root("list")));
-            }
-            if next.is_none() && page.next.is_none() {
-                // All there is: in which order a server tells it is no matter.
-                page.entries.sort_by(|a, b| a.key.cmp(&b.key));
-            }
-            if let Some(fault) = out_of_order(&page, last.as_deref(), &scope) {
-                return Err((lost(), fault.error("list")));
-            }
-            let begins = page.entries.first().map(|e| e.key.as_bytes());
-            if self.request.limit.is_some() && matches!((&next, begins), (Some(Next::After(a)), Some(b)) if b <= &a[..])
-            {
-                let message = "the server doesn't begin a listing where it is asked to";
-                let fault = Fault::new(haul_core::ErrorKind::Unsupported, haul_core::Retry::Never, message);
-                return Err((lost(), fault.error("list")));
-            }
-            last = page.entries.last().map(|e| e.key.as_bytes().to_vec()).or(last);
-            self.seen += page.entries.len();
-            let entries = page.entries.into_iter().filter(|e| {
-                let key = e.key.as_bytes();
-                // The directory that is listed has no entry of its own in it.
-                scope.after.as_ref().is_none_or(|a| key > &a[..])
-                    && (key != &scope.prefix[..] || !scope.prefix.ends_with(b"/"))
-                    && key.len() > scope.cut
-            });
-            let entries = match scope.cut == 0 && scope.front.is_empty() {
-                true => entries.collect(),
-                false => entries.map(|e| Entry { key: key_of(e.key.as_bytes()), ..e }).collect(),
-            };
-            let more = self.give(entries).await;
-            if page.next.is_none() {
-                return Ok(Reached::End);
-            }
-            if !more {
-                return Ok(Reached::Limit);
-            }
-            if page.next == next {
-                return Err((
-                    key_of(last.as_deref().unwrap_or_default()),
-                    Fault::broken("the listing does not advance").error("list"),
-                ));
-            }
-            next = page.next;
-        }
-    }
-
-    /// Hands entries to the reader; false when there is no need for more.
-    async fn give(&mut self, entries: Vec<Entry>) -> bool {
-        self.given += entries.len();
-        if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
-            return false;
-        }
-        // A page whose first entry isn't given out still counts as a whole one.
-        self.request.limit.is_none_or(|limit| self.given == 0 || self.seen < limit)
-    }
-
-    /// True when all that is below the root is asked for, and the root is a directory.
-    fn is_of_the_root(&self) -> bool {
-        self.request.prefix.is_empty() && self.request.after.is_none() && !self.service.root.prefix.is_empty()
-    }
-
-    async fn page(&self, scope: &Scope<'_>, next: Option<&Next>) -> Tried<Page> {
-        let wanted = self.request.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.given).saturating_add(1));
-        let most = self.service.config.list_chunk;
-        let most = if in_order(scope.bucket) { most.min(wanted) } else { most };
-        let mut call = Call::page(&self.service.config, scope.bucket, &scope.prefix, most);
-        if !self.request.recursive {
-            call = call.query("delimiter", "/");
-        }
-        page(&self.service, call, &scope.prefix, next).await
-    }
-
-    /// Everything of a bucket that lists in no order, as one page: it must be held as a whole to be put in order.
-    async fn all_pages(&self, scope: &Scope<'_>) -> Tried<Page> {
-        let mut all = Page::default();
-        loop {
-            let page = self.page(scope, all.next.as_ref()).await?;
-            all.entries.extend(page.entries);
-            if page.next.is_some() && page.next == all.next {
-                return Err(Fault::broken("the listing does not advance"));
-            }
-            all.next = page.next;
-            if all.next.is_none() {
-                return Ok(all);
-            }
-        }
-    }
+/// A page of at most `most` entries.
+fn call<'a>(service: &Service, question: &Question<'a, Next>, most: usize) -> Call<'a> {
+    let scope = question.scope;
+    let call = Call::page(&service.config, &scope.container, &scope.prefix, most);
+    if question.recursive { call } else { call.query("delimiter", "/") }
 }
 
 /// False for directory buckets, whose listings come in no order and can't begin after a key.
@@ -284,22 +126,6 @@ pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option
         true => Err(Fault::broken("the listing is of another directory than was asked for")),
         false => Ok(page),
     }
-}
-
-/// A server that loses its place would make us list for ever, or miss keys.
-fn out_of_order(page: &Page, last: Option<&[u8]>, scope: &Scope<'_>) -> Option<Box<Fault>> {
-    let first = page.entries.first()?;
-    let backwards = last.is_some_and(|last| first.key.as_bytes() <= last)
-        || page.entries.windows(2).any(|pair| pair[0].key >= pair[1].key);
-    if backwards {
-        return Some(Fault::new(
-            haul_core::ErrorKind::Unsupported,
-            haul_core::Retry::Never,
-            "the server's listing goes backwards: it can't be trusted to be whole",
-        ));
-    }
-    let stray = page.entries.iter().find(|e| !e.key.as_bytes().starts_with(&scope.prefix))?;
-    Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
 }
 
 /// What a listing is refused with that isn't one.

@@ -89,7 +89,7 @@ async fn stat_root(service: &Service) -> Result<Entry> {
     let prefix = &service.root.prefix;
     let found = first_below(service, bucket, prefix).await.map_err(|f| f.error("stat"))?;
     if found.is_none() && !prefix.is_empty() {
-        return Err(service.no_root("stat"));
+        return Err(haul_store::pages::no_root(&service.locator, "stat"));
     }
     Ok(Entry::dir(Key::new("")))
 }

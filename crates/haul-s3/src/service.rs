@@ -10,7 +10,7 @@ use super::{
     sign::{self, Credentials, Signed, Signer},
 };
 use bytes::Bytes;
-use haul_core::{Error, ErrorKind, Key, Result, Retry, error::NO_KEYS};
+use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Http, Reply, reach};
 use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, body::Pieces};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
@@ -256,11 +256,6 @@ impl Service {
                 None
             }
         }
-    }
-
-    /// The error of a root below which there is nothing: S3 has no empty directories.
-    pub fn no_root(&self, op: &'static str) -> Error {
-        Error::new(ErrorKind::DirNotFound, op, format!("directory {} not found: {NO_KEYS}", self.locator))
     }
 
     /// Sends a request and reads its (small) answer.

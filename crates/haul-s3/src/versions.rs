@@ -386,7 +386,7 @@ async fn listing(
         Err(fault) => return failed(fault.error("list")),
     };
     if told.is_empty() && prefixes.is_empty() && request.prefix.is_empty() && !root.prefix.is_empty() {
-        return failed(service.no_root("list"));
+        return failed(haul_store::pages::no_root(&service.locator, "list"));
     }
     let found = shown(&service, told, (&bucket, cut, &front), wanted);
     let dirs = prefixes.iter().map(|prefix| [&front[..], prefix.get(cut..).unwrap_or_default()].concat());

@@ -18,6 +18,7 @@ pub mod kind;
 pub mod late;
 pub mod layers;
 pub mod nameless;
+pub mod pages;
 mod payload;
 mod relay;
 pub mod statx;

@@ -1,0 +1,303 @@
+//! Listings in order of services that have containers (buckets) and list one of them in key order, a page at a time: S3, Google Cloud
+//! Storage, Azure. Pages are fetched ahead of the reader; whatever breaks is a lost range, never a short listing.
+
+use crate::{
+    ListRequest,
+    task::Task,
+    tree::{self, Folders},
+};
+use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, error::NO_KEYS, key::after_prefix};
+use haul_net::Fault;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Pages that wait for the reader, beside the one being fetched.
+const AHEAD: usize = 2;
+
+/// A service that lists in pages.
+pub trait Pages: Send + Sync + 'static {
+    /// How the next page is asked for.
+    type Next: PartialEq + Send + Sync + 'static;
+
+    /// The root: its container, `None` where the containers are the top directories, and what all names below it begin with.
+    fn root(&self) -> (Option<&str>, &[u8]);
+
+    /// All containers, as directories in key order.
+    fn containers(&self) -> BoxFuture<'_, Result<Vec<Entry>>>;
+
+    /// One page. Names that come before those that are asked for do no harm, where they are in order.
+    ///
+    /// Errors: the page can't be had, or doesn't prove what it tells.
+    fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Self::Next>) -> BoxFuture<'a, Result<Answer<Self::Next>>>;
+
+    /// Whether a root that is a directory is there though there is nothing in it.
+    ///
+    /// Errors: it is missing, see [`no_root`], or can't be asked for.
+    fn empty_root(&self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// Which page.
+pub struct Question<'a, N> {
+    /// Where it is.
+    pub scope: &'a Scope,
+    /// What the page before said; `None` for the first page.
+    pub next: Option<&'a N>,
+    /// Entries that are still wanted, if not all. What a page holds beside (the directory that is listed) is not counted.
+    pub most: Option<usize>,
+    /// All below the prefix, not only up to the next slash.
+    pub recursive: bool,
+    /// Metadata are wanted.
+    pub meta: bool,
+}
+
+impl<N> Question<'_, N> {
+    /// What names end at.
+    pub fn delimiter(&self) -> &'static str {
+        if self.recursive { "" } else { "/" }
+    }
+}
+
+/// What came of it.
+pub enum Answer<N> {
+    /// Names and common prefixes (as directories), keyed by their names in the container, and how the next page is asked for; `None` on
+    /// the last one.
+    Page(Vec<Entry>, Option<N>),
+    /// It has an order of its own: what comes after the names that were told is listed directory by directory.
+    ByDirectory(Arc<dyn Folders>),
+}
+
+/// A part of the namespace that lies in one container.
+pub struct Scope {
+    /// The container.
+    pub container: String,
+    /// What the names to list begin with.
+    pub prefix: Vec<u8>,
+    /// Only names after this one.
+    pub after: Option<Vec<u8>>,
+    /// Bytes that names lose at their front …
+    pub cut: usize,
+    /// … and what they get instead.
+    pub front: Vec<u8>,
+}
+
+impl Scope {
+    /// The key of a name.
+    pub fn key_of(&self, name: &[u8]) -> Key {
+        Key::new([&self.front, name.get(self.cut..).unwrap_or_default()].concat())
+    }
+
+    fn is_after(&self, name: &[u8]) -> bool {
+        self.after.as_ref().is_none_or(|after| name > &after[..])
+    }
+
+    /// True for what is asked for: a directory that is listed has no entry of its own in it.
+    fn asks_for(&self, name: &[u8]) -> bool {
+        self.is_after(name) && (name != &self.prefix[..] || !self.prefix.ends_with(b"/")) && name.len() > self.cut
+    }
+
+    /// Names below the root are keys as they are.
+    fn is_plain(&self) -> bool {
+        self.cut == 0 && self.front.is_empty()
+    }
+}
+
+/// The error of a root `locator` below which there is nothing, at a service that has no empty directories.
+pub fn no_root(locator: &str, op: &'static str) -> Error {
+    Error::new(ErrorKind::DirNotFound, op, format!("directory {locator} not found: {NO_KEYS}"))
+}
+
+/// Lists as [`crate::Store::list`] says.
+pub fn list<P: Pages>(pages: Arc<P>, request: ListRequest) -> BoxStream<'static, Listed> {
+    // The task begins with the first poll: only then is a runtime sure to be there.
+    let begin = async move {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let task = Task::spawn(async move { Lister { pages, request, sender, given: 0, seen: 0 }.run().await });
+        futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
+            receiver.recv().await.map(|step| (step, (receiver, task)))
+        })
+    };
+    futures::stream::once(begin).flatten().boxed()
+}
+
+struct Lister<P> {
+    pages: Arc<P>,
+    request: ListRequest,
+    sender: mpsc::Sender<Listed>,
+    /// Entries that were given out.
+    given: usize,
+    /// Those, and directories that are listed themselves, which aren't given out.
+    seen: usize,
+}
+
+/// Whether the listing came to its end.
+#[derive(PartialEq)]
+enum Reached {
+    End,
+    /// The limit, or nobody listens any more: there may be more.
+    Limit,
+}
+
+/// Errors: why no more can be listed, and from which key on.
+type Went = Result<Reached, (Key, Error)>;
+
+impl<P: Pages> Lister<P> {
+    async fn run(mut self) {
+        let (container, root) = self.pages.root();
+        let (container, root) = (container.map(str::to_owned), root.to_vec());
+        let result = match container {
+            Some(container) => {
+                let prefix = [&root[..], &self.request.prefix].concat();
+                let after = self.request.after.as_ref().map(|key| [&root[..], key.as_bytes()].concat());
+                self.scope(Scope { container, prefix, after, cut: root.len(), front: Vec::new() }).await
+            }
+            None => self.all().await,
+        };
+        let last = match result {
+            Ok(Reached::End) => Listed::End,
+            Ok(Reached::Limit) => return,
+            Err((from, error)) => {
+                let to = after_prefix(&self.request.prefix).map(Key::new);
+                Listed::Failed { lost: Lost { from, to }, error }
+            }
+        };
+        // No reader, no report.
+        let _ = self.sender.send(last).await;
+    }
+
+    /// All containers: they are the top directories.
+    async fn all(&mut self) -> Went {
+        let (prefix, after) = (self.request.prefix.clone(), self.request.after.clone());
+        if let Some(at) = prefix.iter().position(|b| *b == b'/') {
+            let name = String::from_utf8_lossy(&prefix[..at]).into_owned();
+            return self.inside(name, prefix[at + 1..].to_vec(), after.as_ref()).await;
+        }
+        let mut found = self.pages.containers().await.map_err(|error| (Key::new(&prefix), error))?;
+        found.retain(|entry| entry.key.as_bytes().starts_with(&prefix));
+        for entry in found {
+            // All in it is before `after`.
+            if after.as_ref().is_some_and(|a| entry.key.after_prefix().is_some_and(|end| end <= *a)) {
+                continue;
+            }
+            let name = String::from_utf8_lossy(entry.key.name()).into_owned();
+            if after.as_ref().is_none_or(|a| entry.key > *a) {
+                self.seen += 1;
+                if !self.give(vec![entry]).await {
+                    return Ok(Reached::Limit);
+                }
+            }
+            if self.request.recursive && self.inside(name, Vec::new(), after.as_ref()).await? == Reached::Limit {
+                return Ok(Reached::Limit);
+            }
+        }
+        Ok(Reached::End)
+    }
+
+    async fn inside(&mut self, container: String, prefix: Vec<u8>, after: Option<&Key>) -> Went {
+        let front = [container.as_bytes(), b"/"].concat();
+        let after = after.and_then(|a| a.as_bytes().strip_prefix(&front[..])).map(<[u8]>::to_vec);
+        self.scope(Scope { container, prefix, after, cut: 0, front }).await
+    }
+
+    async fn scope(&mut self, scope: Scope) -> Went {
+        let (mut next, mut last): (Option<P::Next>, Option<Vec<u8>>) = (None, None);
+        loop {
+            let lost = || match &last {
+                // The first key that may be missing comes right after the last one seen.
+                Some(last) => scope.key_of(last).with_suffix([0]),
+                None => scope.key_of(scope.after.as_deref().unwrap_or_default().max(&scope.prefix[..])),
+            };
+            let question = Question {
+                scope: &scope,
+                next: next.as_ref(),
+                most: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
+                recursive: self.request.recursive,
+                meta: self.request.meta,
+            };
+            let (entries, more) = match self.pages.page(question).await.map_err(|error| (lost(), error))? {
+                Answer::Page(entries, more) => (entries, more),
+                Answer::ByDirectory(folders) => return self.by_directory(&scope, last, folders).await,
+            };
+            if entries.is_empty() && more.is_none() && last.is_none() && self.is_of_the_root() {
+                return self.pages.empty_root().await.map(|()| Reached::End).map_err(|error| (lost(), error));
+            }
+            if let Some(fault) = disorder(&entries, last.as_deref(), &scope.prefix) {
+                return Err((lost(), fault.error("list")));
+            }
+            last = entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
+            self.seen += entries.iter().filter(|entry| scope.is_after(entry.key.as_bytes())).count();
+            let entries = entries.into_iter().filter(|entry| scope.asks_for(entry.key.as_bytes()));
+            let entries = match scope.is_plain() {
+                true => entries.collect(),
+                false => entries.map(|entry| Entry { key: scope.key_of(entry.key.as_bytes()), ..entry }).collect(),
+            };
+            let goes_on = self.give(entries).await;
+            match more {
+                None => return Ok(Reached::End),
+                Some(_) if !goes_on => return Ok(Reached::Limit),
+                more if more == next => {
+                    let from = scope.key_of(last.as_deref().unwrap_or(&scope.prefix));
+                    return Err((from, Fault::broken("the listing does not advance").error("list")));
+                }
+                more => next = more,
+            }
+        }
+    }
+
+    /// What comes after `last`, directory by directory.
+    async fn by_directory(&mut self, scope: &Scope, last: Option<Vec<u8>>, folders: Arc<dyn Folders>) -> Went {
+        let after = last.or_else(|| scope.after.clone());
+        let request = ListRequest {
+            prefix: scope.key_of(&scope.prefix).as_bytes().to_vec(),
+            after: after.map(|after| scope.key_of(&after)),
+            limit: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
+            ..self.request.clone()
+        };
+        let mut listing = tree::list(folders, request);
+        while let Some(listed) = listing.next().await {
+            match listed {
+                Listed::Batch(entries) => {
+                    self.seen += entries.len();
+                    if !self.give(entries).await {
+                        return Ok(Reached::Limit);
+                    }
+                }
+                Listed::End => return Ok(Reached::End),
+                failed => {
+                    if self.sender.send(failed).await.is_err() {
+                        return Ok(Reached::Limit);
+                    }
+                }
+            }
+        }
+        Ok(Reached::Limit)
+    }
+
+    /// Hands entries to the reader; false when there is no need for more.
+    async fn give(&mut self, entries: Vec<Entry>) -> bool {
+        self.given += entries.len();
+        if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
+            return false;
+        }
+        // A page whose first entry isn't given out still counts as a whole one.
+        self.request.limit.is_none_or(|limit| self.given == 0 || self.seen < limit)
+    }
+
+    /// True when all that is below the root is asked for, and the root is a directory.
+    fn is_of_the_root(&self) -> bool {
+        self.request.prefix.is_empty() && self.request.after.is_none() && !self.pages.root().1.is_empty()
+    }
+}
+
+/// A server that loses its place would make us list for ever, or miss keys.
+fn disorder(entries: &[Entry], last: Option<&[u8]>, prefix: &[u8]) -> Option<Box<Fault>> {
+    let first = entries.first()?;
+    let backwards =
+        last.is_some_and(|last| first.key.as_bytes() <= last) || entries.windows(2).any(|two| two[0].key >= two[1].key);
+    if backwards {
+        let message = "the server's listing goes backwards: it can't be trusted to be whole";
+        return Some(Fault::new(ErrorKind::Unsupported, Retry::Never, message));
+    }
+    let stray = entries.iter().find(|entry| !entry.key.as_bytes().starts_with(prefix))?;
+    Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
+}
