@@ -21,6 +21,8 @@ status=${PIPESTATUS[0]}
 cargo test --workspace --locked --no-fail-fast --doc 2>&1 | tee -a "$log"
 [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
 [ "$status" -ne 0 ] || bash tests/install.sh || status=1
+# The static binary and the packages take ten minutes.
+[ "$status" -ne 0 ] || [ -z "${HAUL_TEST_FULL:-}" ] || bash tests/packages.sh || status=1
 without=0
 if command -v python3 >/dev/null; then
   python3 bench/tests 2>&1 | tee -a "$log"

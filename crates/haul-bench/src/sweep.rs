@@ -9,6 +9,7 @@ use crate::{
     plan::{Class, Left, Plan, Short, files_at, files_of_auto},
     point::{Order, Ran, measure},
 };
+use futures::future::LocalBoxFuture;
 use haul_core::{Key, Result};
 use haul_store::Store;
 use std::{
@@ -24,27 +25,29 @@ const GAIN: f64 = 1.10;
 const SURE: usize = 16;
 
 /// Measures, then removes what was sent, also after an error and when it was stopped. The second result is of the removal.
-pub async fn run(bench: &Bench, plan: &Plan) -> (Result<Measured>, Result<()>) {
-    let mut run = Run {
-        bench,
-        plan,
-        made: Made::new(bench.seed),
-        began: Instant::now(),
-        written: Vec::new(),
-        measured: Measured::default(),
-    };
-    if let Err(error) = fresh(&bench.root).await {
-        return (Err(error), Ok(()));
-    }
-    let throttles = bench.meters.throttles();
-    let result = run.all().await;
-    let (made, mut measured) = (run.made, run.measured);
-    measured.elapsed = run.began.elapsed();
-    measured.verified = made.verified();
-    measured.throttled = bench.meters.throttles() - throttles;
-    (bench.watch)(&Step::Clearing);
-    let cleared = clear(bench, run.written).await;
-    (result.map(|()| measured), cleared)
+pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<Measured>, Result<()>)> {
+    Box::pin(async move {
+        let mut run = Run {
+            bench,
+            plan,
+            made: Made::new(bench.seed),
+            began: Instant::now(),
+            written: Vec::new(),
+            measured: Measured::default(),
+        };
+        if let Err(error) = fresh(&bench.root).await {
+            return (Err(error), Ok(()));
+        }
+        let throttles = bench.meters.throttles();
+        let result = run.all().await;
+        let (made, mut measured) = (run.made, run.measured);
+        measured.elapsed = run.began.elapsed();
+        measured.verified = made.verified();
+        measured.throttled = bench.meters.throttles() - throttles;
+        (bench.watch)(&Step::Clearing);
+        let cleared = clear(bench, run.written).await;
+        (result.map(|()| measured), cleared)
+    })
 }
 
 struct Run<'a> {

@@ -7,6 +7,7 @@ use crate::{
     remote::{Found, entries},
     wanted::Wanted,
 };
+use futures::future::LocalBoxFuture;
 use haul::{Cx, Report};
 use haul_core::{
     Error, ErrorKind, Key, Result,
@@ -46,41 +47,45 @@ impl Sink for Arrivals {
 /// Sends what the remote lacks. `cx` has the cache as its source and the remote as its destination.
 ///
 /// Errors: the cache can't be asked. What failed of single files is in the report.
-pub async fn push(cx: &Cx, job: &Job, wanted: &Wanted, found: &Found) -> Result<Brought> {
-    let (dirs, files): (Vec<Address>, Vec<Address>) = found.there.lacking().partition(|a| a.dir);
-    let mut brought = Brought::default();
-    let mut there = bring(cx, job, files, &mut brought).await?;
-    // A dry run sends nothing, and says what it would send.
-    if job.dry_run {
-        there.extend(wanted.all().iter().copied());
-    }
-    let whole = |address: &Address| {
-        let mut of = wanted.dirs.iter().filter(|dir| dir.address == *address);
-        of.all(|dir| {
-            let files = dir.children.iter().flatten().map(|md5| Address::file(address.layout, *md5));
-            files.into_iter().all(|file| found.there.contains(&file) || there.contains(&file))
-        })
-    };
-    let (complete, held_back): (Vec<Address>, Vec<Address>) = dirs.into_iter().partition(whole);
-    for address in held_back {
-        let message = "the list of the directory's files isn't sent, since some of the files aren't at the remote";
-        let error = Error::new(ErrorKind::Io, "push", message).with_key(&Key::new(wanted.name(&address)));
-        tell(cx, &mut brought.report, error);
-    }
-    // A journal is of one job; manifests are small.
-    let cx = Cx { journal: None, ..cx.clone() };
-    bring(&cx, job, complete, &mut brought).await?;
-    Ok(brought)
+pub fn push<'a>(cx: &'a Cx, job: &'a Job, wanted: &'a Wanted, found: &'a Found) -> LocalBoxFuture<'a, Result<Brought>> {
+    Box::pin(async move {
+        let (dirs, files): (Vec<Address>, Vec<Address>) = found.there.lacking().partition(|a| a.dir);
+        let mut brought = Brought::default();
+        let mut there = bring(cx, job, files, &mut brought).await?;
+        // A dry run sends nothing, and says what it would send.
+        if job.dry_run {
+            there.extend(wanted.all().iter().copied());
+        }
+        let whole = |address: &Address| {
+            let mut of = wanted.dirs.iter().filter(|dir| dir.address == *address);
+            of.all(|dir| {
+                let files = dir.children.iter().flatten().map(|md5| Address::file(address.layout, *md5));
+                files.into_iter().all(|file| found.there.contains(&file) || there.contains(&file))
+            })
+        };
+        let (complete, held_back): (Vec<Address>, Vec<Address>) = dirs.into_iter().partition(whole);
+        for address in held_back {
+            let message = "the list of the directory's files isn't sent, since some of the files aren't at the remote";
+            let error = Error::new(ErrorKind::Io, "push", message).with_key(&Key::new(wanted.name(&address)));
+            tell(cx, &mut brought.report, error);
+        }
+        // A journal is of one job; manifests are small.
+        let cx = Cx { journal: None, ..cx.clone() };
+        bring(&cx, job, complete, &mut brought).await?;
+        Ok(brought)
+    })
 }
 
 /// Brings what the cache lacks. `cx` has the remote as its source and the cache as its destination. Manifests come first, since
 /// they say what else is wanted: ask again with what they say. The engine proves all by its name before it has that name.
 ///
 /// Errors: the remote can't be asked. What failed of single files is in the report.
-pub async fn fetch(cx: &Cx, job: &Job, lacking: Vec<Address>) -> Result<Brought> {
-    let mut brought = Brought::default();
-    bring(cx, job, lacking, &mut brought).await?;
-    Ok(brought)
+pub fn fetch<'a>(cx: &'a Cx, job: &'a Job, lacking: Vec<Address>) -> LocalBoxFuture<'a, Result<Brought>> {
+    Box::pin(async move {
+        let mut brought = Brought::default();
+        bring(cx, job, lacking, &mut brought).await?;
+        Ok(brought)
+    })
 }
 
 fn tell(cx: &Cx, report: &mut Report, error: Error) {

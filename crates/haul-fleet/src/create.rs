@@ -1,7 +1,10 @@
 //! Making a job: where it is cut, and by what its workers know the source again.
 
 use crate::{Board, Spec, cuts::cuts};
-use futures::StreamExt;
+use futures::{
+    StreamExt,
+    future::{BoxFuture, LocalBoxFuture},
+};
 use haul::{ListOptions, list};
 use haul_core::{
     Error, ErrorKind, Key, Listed, Result,
@@ -17,31 +20,33 @@ const WITNESSES: usize = 8;
 /// Cuts the source of `spec` into about so many pieces and makes the job. With `may_be_empty` a sync may empty its destination.
 ///
 /// Errors: the source can't be listed; it has no file and the job would delete all; there is a job already.
-pub async fn create(
-    board: &Board,
+pub fn create<'a>(
+    board: &'a Board,
     mut spec: Spec,
-    src: &Arc<dyn Store>,
+    src: &'a Arc<dyn Store>,
     pieces: usize,
     may_be_empty: bool,
-) -> Result<Spec> {
-    let filter = Filter::new(spec.filter.clone()).map_err(|why| Error::new(ErrorKind::Invalid, "filter", why))?;
-    spec.cuts = cuts(src, &KeyRange::default(), pieces).await?;
-    spec.witnesses = witnesses(src, &Arc::new(filter), &spec.cuts).await?;
-    if spec.witnesses.is_empty() && spec.sync && !may_be_empty {
-        let message = format!(
-            "{} has no files: refused to make a job that deletes all of the destination (--allow-empty-source allows it)",
-            src.locator()
-        );
-        return Err(Error::new(ErrorKind::Limit, "create", message));
-    }
-    if !board.make(&mut spec).await? {
-        let message = format!(
-            "there is a job at {0} already: haul fleet work {0} goes on with it, haul purge {0} removes it",
-            board.locator()
-        );
-        return Err(Error::new(ErrorKind::Exists, "create", message));
-    }
-    Ok(spec)
+) -> LocalBoxFuture<'a, Result<Spec>> {
+    Box::pin(async move {
+        let filter = Filter::new(spec.filter.clone()).map_err(|why| Error::new(ErrorKind::Invalid, "filter", why))?;
+        spec.cuts = cuts(src, &KeyRange::default(), pieces).await?;
+        spec.witnesses = witnesses(src, &Arc::new(filter), &spec.cuts).await?;
+        if spec.witnesses.is_empty() && spec.sync && !may_be_empty {
+            let message = format!(
+                "{} has no files: refused to make a job that deletes all of the destination (--allow-empty-source allows it)",
+                src.locator()
+            );
+            return Err(Error::new(ErrorKind::Limit, "create", message));
+        }
+        if !board.make(&mut spec).await? {
+            let message = format!(
+                "there is a job at {0} already: haul fleet work {0} goes on with it, haul purge {0} removes it",
+                board.locator()
+            );
+            return Err(Error::new(ErrorKind::Exists, "create", message));
+        }
+        Ok(spec)
+    })
 }
 
 /// Some files from all over the source.
@@ -75,20 +80,22 @@ async fn witnesses(src: &Arc<dyn Store>, filter: &Arc<Filter>, cuts: &[Key]) -> 
 /// Checks that `src` is the source that the job was made for: that one of the files is there that it had.
 ///
 /// Errors: none is there; nothing could be found out.
-pub async fn check_source(spec: &Spec, src: &Arc<dyn Store>) -> Result<()> {
-    if spec.witnesses.is_empty() {
-        return Ok(());
-    }
-    for key in &spec.witnesses {
-        match src.stat(key).await {
-            Ok(_) => return Ok(()),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
-            Err(error) => return Err(error),
+pub fn check_source<'a>(spec: &'a Spec, src: &'a Arc<dyn Store>) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        if spec.witnesses.is_empty() {
+            return Ok(());
         }
-    }
-    let message = format!(
-        "{} has none of the files that it had when the job was made: is it mounted on this machine, and the same there?",
-        src.locator()
-    );
-    Err(Error::new(ErrorKind::Limit, "start", message))
+        for key in &spec.witnesses {
+            match src.stat(key).await {
+                Ok(_) => return Ok(()),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let message = format!(
+            "{} has none of the files that it had when the job was made: is it mounted on this machine, and the same there?",
+            src.locator()
+        );
+        Err(Error::new(ErrorKind::Limit, "start", message))
+    })
 }

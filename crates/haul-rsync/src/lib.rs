@@ -35,6 +35,7 @@ pub use stats::{Count, Stats};
 
 use anyhow::Result;
 use exit::{Refusal, Trouble};
+use futures::future::LocalBoxFuture;
 use haul::{Cx, Report, index::Known};
 use haul_core::{
     Entry, Key, Mtime,
@@ -89,49 +90,53 @@ impl Ended {
 /// Runs what these words, which follow `haul rsync`, ask for, and gives the exit code.
 ///
 /// Errors: standard output can't be written.
-pub async fn run(words: Vec<OsString>, ctx: &Context<'_>) -> Result<u8> {
-    let options = match Options::parse(words) {
-        // haul's own flag, before the word rsync, counts too.
-        Ok(options) => Options { dry_run: options.dry_run || ctx.dry_run, ..options.within(ctx.session.environment()) },
-        Err(line) => return Ok(refuse(ctx, (exit::USAGE, line))),
-    };
-    if options.help {
-        print::text(&table::help())?;
-        return Ok(0);
-    }
-    if options.help_info || options.help_debug {
-        print::text(&if options.help_info { info::help() } else { info::DEBUG_HELP.into() })?;
-        return Ok(0);
-    }
-    if options.version > 0 {
-        let version = env!("CARGO_PKG_VERSION");
-        print::line(&match options.version {
-            1 => format!("haul rsync, haul version {version}"),
-            _ => format!("{{\"program\": \"haul rsync\", \"version\": \"{version}\"}}"),
-        })?;
-        return Ok(0);
-    }
-    if let Err(refusal) = check_checksum(&options) {
-        return Ok(refuse(ctx, refusal));
-    }
-    if options.paths.is_empty() {
-        return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
-    }
-    let options = match hosts::reach(options, ctx).await {
-        Ok(options) => options,
-        Err(refusal) => return Ok(refuse(ctx, refusal)),
-    };
-    if options.list_only || options.paths.len() == 1 {
-        limit_bandwidth(&options, ctx);
-        return Ok(match listing::list(&options, ctx).await {
-            Ok(code) => code,
-            Err(refusal) => refuse(ctx, refusal),
-        });
-    }
-    match transfer(&options, None, ctx).await {
-        Ok(ended) => close(&options, &ended),
-        Err(refusal) => Ok(refuse(ctx, refusal)),
-    }
+pub fn run<'a>(words: Vec<OsString>, ctx: &'a Context<'a>) -> LocalBoxFuture<'a, Result<u8>> {
+    Box::pin(async move {
+        let options = match Options::parse(words) {
+            // haul's own flag, before the word rsync, counts too.
+            Ok(options) => {
+                Options { dry_run: options.dry_run || ctx.dry_run, ..options.within(ctx.session.environment()) }
+            }
+            Err(line) => return Ok(refuse(ctx, (exit::USAGE, line))),
+        };
+        if options.help {
+            print::text(&table::help())?;
+            return Ok(0);
+        }
+        if options.help_info || options.help_debug {
+            print::text(&if options.help_info { info::help() } else { info::DEBUG_HELP.into() })?;
+            return Ok(0);
+        }
+        if options.version > 0 {
+            let version = env!("CARGO_PKG_VERSION");
+            print::line(&match options.version {
+                1 => format!("haul rsync, haul version {version}"),
+                _ => format!("{{\"program\": \"haul rsync\", \"version\": \"{version}\"}}"),
+            })?;
+            return Ok(0);
+        }
+        if let Err(refusal) = check_checksum(&options) {
+            return Ok(refuse(ctx, refusal));
+        }
+        if options.paths.is_empty() {
+            return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
+        }
+        let options = match hosts::reach(options, ctx).await {
+            Ok(options) => options,
+            Err(refusal) => return Ok(refuse(ctx, refusal)),
+        };
+        if options.list_only || options.paths.len() == 1 {
+            limit_bandwidth(&options, ctx);
+            return Ok(match listing::list(&options, ctx).await {
+                Ok(code) => code,
+                Err(refusal) => refuse(ctx, refusal),
+            });
+        }
+        match transfer(&options, None, ctx).await {
+            Ok(ended) => close(&options, &ended),
+            Err(refusal) => Ok(refuse(ctx, refusal)),
+        }
+    })
 }
 
 fn refuse(ctx: &Context<'_>, (code, line): Refusal) -> u8 {
@@ -182,9 +187,15 @@ pub struct Reporting {
 /// Makes a copy that another front end asks for.
 ///
 /// Errors: one line on what can't be meant, before anything is changed.
-pub async fn copy(request: Request, reporting: Option<Reporting>, ctx: &Context<'_>) -> Result<Ended, String> {
-    let options = Options { dry_run: ctx.dry_run, ..request.into() };
-    transfer(&options, reporting, ctx).await.map_err(|(_, line)| line)
+pub fn copy<'a>(
+    request: Request,
+    reporting: Option<Reporting>,
+    ctx: &'a Context<'a>,
+) -> LocalBoxFuture<'a, Result<Ended, String>> {
+    Box::pin(async move {
+        let options = Options { dry_run: ctx.dry_run, ..request.into() };
+        transfer(&options, reporting, ctx).await.map_err(|(_, line)| line)
+    })
 }
 
 /// Runs all jobs of a command line.

@@ -10,6 +10,7 @@ use super::{
     typed::{folder_here, is_here},
 };
 use futures::StreamExt as _;
+use futures::future::LocalBoxFuture;
 use haul::ListOptions;
 use haul_core::{Entry, Key, Listed, compare::FileType};
 use haul_terminal::{Out, one_line};
@@ -18,78 +19,81 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
 /// Lists each source; gives the exit code.
 ///
 /// Errors: what can't be opened, with its exit code.
-pub async fn list(options: &Options, ctx: &Context<'_>) -> Result<u8, Refusal> {
-    let sources = match options.paths.split_last() {
-        Some((_, sources)) if !sources.is_empty() => sources,
-        _ => &options.paths[..],
-    };
-    let io = |e: anyhow::Error| (exit::FILE_IO, format!("{e:#}"));
-    let mut out = Out::stdout();
-    let mut code = 0;
-    for source in sources {
-        let above = usize::from(!is_contents(source.as_bytes()));
-        // A symlink is listed as what it is, and copied only with -l.
-        let opening = opening::of_listing(&Options { links: true, ..options.clone() }, above);
-        let name = source.as_bytes();
-        let link = link_here(options, name).filter(|_| is_here(source));
-        let (store, file) = match &link {
-            Some((dir, key)) => (ctx.open_as(OsStr::from_bytes(dir), &opening).map_err(io)?, Some(key.clone())),
-            None => ctx.open_source_as(source, &opening).await.map_err(io)?,
+pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a, Result<u8, Refusal>> {
+    Box::pin(async move {
+        let sources = match options.paths.split_last() {
+            Some((_, sources)) if !sources.is_empty() => sources,
+            _ => &options.paths[..],
         };
-        let contents = is_contents(name);
-        let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();
-        let prefix = if contents || last.is_empty() { Vec::new() } else { [last, b"/"].concat() };
-        let root = folder_here(source);
-        let scope =
-            Scope { root: root.clone(), bare_root: !prefix.is_empty(), prefix: prefix.clone(), ..Scope::default() };
-        if let Some(key) = file {
-            // What is named here is itself.
-            let key = if is_here(source) && link.is_none() { Key::new(key.stored()) } else { key };
-            let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
-            let target = root.as_ref().and_then(|path| target(options, path.strip_suffix(b"/").unwrap_or(path)));
-            line(&mut out, options, &entry, key.path(), target).map_err(io)?;
-            continue;
-        }
-        let top = store.stat(&Key::new("")).await;
-        match top {
-            Err(error) => {
-                ctx.screen.log(&format!("haul rsync: {}", one_line(&error.to_string())));
-                code = exit::PARTIAL;
+        let io = |e: anyhow::Error| (exit::FILE_IO, format!("{e:#}"));
+        let mut out = Out::stdout();
+        let mut code = 0;
+        for source in sources {
+            let above = usize::from(!is_contents(source.as_bytes()));
+            // A symlink is listed as what it is, and copied only with -l.
+            let opening = opening::of_listing(&Options { links: true, ..options.clone() }, above);
+            let name = source.as_bytes();
+            let link = link_here(options, name).filter(|_| is_here(source));
+            let (store, file) = match &link {
+                Some((dir, key)) => (ctx.open_as(OsStr::from_bytes(dir), &opening).map_err(io)?, Some(key.clone())),
+                None => ctx.open_source_as(source, &opening).await.map_err(io)?,
+            };
+            let contents = is_contents(name);
+            let last = name.rsplit(|b| matches!(b, b'/' | b':')).next().unwrap_or_default();
+            let prefix = if contents || last.is_empty() { Vec::new() } else { [last, b"/"].concat() };
+            let root = folder_here(source);
+            let scope =
+                Scope { root: root.clone(), bare_root: !prefix.is_empty(), prefix: prefix.clone(), ..Scope::default() };
+            if let Some(key) = file {
+                // What is named here is itself.
+                let key = if is_here(source) && link.is_none() { Key::new(key.stored()) } else { key };
+                let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
+                let target = root.as_ref().and_then(|path| target(options, path.strip_suffix(b"/").unwrap_or(path)));
+                line(&mut out, options, &entry, key.path(), target).map_err(io)?;
                 continue;
             }
-            Ok(entry) => {
-                let shown = if prefix.is_empty() { b".".to_vec() } else { last.to_vec() };
-                line(&mut out, options, &entry, &shown, None).map_err(io)?;
-            }
-        }
-        if !options.recursive && !prefix.is_empty() {
-            continue;
-        }
-        let seen = Options { links: !options.copy_links, ..options.clone() };
-        let filter = Arc::new(filters::filter(&seen, scope)?);
-        let depth = (!options.recursive).then_some(1);
-        let request = ListOptions { dirs: true, posix: true, mtimes: true, max_depth: depth, ..ListOptions::default() };
-        let mut listing = haul::list(&store, &filter, request);
-        while let Some(step) = listing.next().await {
-            match step {
-                Listed::Batch(entries) => {
-                    for entry in entries {
-                        let bare = entry.key.path();
-                        let path = root.as_ref().map(|root| [root, bare].concat()).filter(|_| entry.is_symlink());
-                        let target = path.and_then(|path| target(options, &path));
-                        line(&mut out, options, &entry, &[&prefix, bare].concat(), target).map_err(io)?;
-                    }
-                }
-                Listed::Failed { error, .. } => {
+            let top = store.stat(&Key::new("")).await;
+            match top {
+                Err(error) => {
                     ctx.screen.log(&format!("haul rsync: {}", one_line(&error.to_string())));
                     code = exit::PARTIAL;
+                    continue;
                 }
-                Listed::Vanished(_) | Listed::End => {}
+                Ok(entry) => {
+                    let shown = if prefix.is_empty() { b".".to_vec() } else { last.to_vec() };
+                    line(&mut out, options, &entry, &shown, None).map_err(io)?;
+                }
+            }
+            if !options.recursive && !prefix.is_empty() {
+                continue;
+            }
+            let seen = Options { links: !options.copy_links, ..options.clone() };
+            let filter = Arc::new(filters::filter(&seen, scope)?);
+            let depth = (!options.recursive).then_some(1);
+            let request =
+                ListOptions { dirs: true, posix: true, mtimes: true, max_depth: depth, ..ListOptions::default() };
+            let mut listing = haul::list(&store, &filter, request);
+            while let Some(step) = listing.next().await {
+                match step {
+                    Listed::Batch(entries) => {
+                        for entry in entries {
+                            let bare = entry.key.path();
+                            let path = root.as_ref().map(|root| [root, bare].concat()).filter(|_| entry.is_symlink());
+                            let target = path.and_then(|path| target(options, &path));
+                            line(&mut out, options, &entry, &[&prefix, bare].concat(), target).map_err(io)?;
+                        }
+                    }
+                    Listed::Failed { error, .. } => {
+                        ctx.screen.log(&format!("haul rsync: {}", one_line(&error.to_string())));
+                        code = exit::PARTIAL;
+                    }
+                    Listed::Vanished(_) | Listed::End => {}
+                }
             }
         }
-    }
-    out.flush().map_err(io)?;
-    Ok(code)
+        out.flush().map_err(io)?;
+        Ok(code)
+    })
 }
 
 /// The folder and the key of a source here that is a symlink, which isn't followed.

@@ -4,7 +4,7 @@ use crate::{
     pull::Restored,
     tree::{Tree, What},
 };
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future::LocalBoxFuture, stream};
 use haul_cas::{
     address::{Address, Layout},
     remote::those,
@@ -75,39 +75,46 @@ fn content(tree: &Tree, dir: Address) -> Vec<Content> {
 /// again.
 ///
 /// Errors: the remote can't be asked.
-pub async fn check(store: &Arc<dyn Store>, version: &Restored, read: bool, known: &mut Known) -> Result<Checked> {
-    let content = content(&version.tree, version.record.dir_address());
-    let is_new = |address: &Address| !known.right.contains(address) && !known.wrong.contains_key(address);
-    let new: Arc<[Address]> = content.iter().map(|content| content.address).filter(is_new).collect();
-    let size = |address: &Address| {
-        let at = content.binary_search_by(|content| content.address.cmp(address)).ok()?;
-        content[at].size
-    };
-    let mut answers = those(store, new.clone());
-    while let Some(entries) = answers.next().await {
-        let mut to_read = Vec::new();
-        for entry in entries? {
-            let Some(address) = Address::of_key(entry.key.as_bytes()) else { continue };
-            match size(&address) {
-                Some(size) if size != entry.size => drop(known.wrong.insert(address, Wrong::Size(entry.size))),
-                _ if read => to_read.push((address, entry)),
-                _ => drop(known.right.insert(address)),
+pub fn check<'a>(
+    store: &'a Arc<dyn Store>,
+    version: &'a Restored,
+    read: bool,
+    known: &'a mut Known,
+) -> LocalBoxFuture<'a, Result<Checked>> {
+    Box::pin(async move {
+        let content = content(&version.tree, version.record.dir_address());
+        let is_new = |address: &Address| !known.right.contains(address) && !known.wrong.contains_key(address);
+        let new: Arc<[Address]> = content.iter().map(|content| content.address).filter(is_new).collect();
+        let size = |address: &Address| {
+            let at = content.binary_search_by(|content| content.address.cmp(address)).ok()?;
+            content[at].size
+        };
+        let mut answers = those(store, new.clone());
+        while let Some(entries) = answers.next().await {
+            let mut to_read = Vec::new();
+            for entry in entries? {
+                let Some(address) = Address::of_key(entry.key.as_bytes()) else { continue };
+                match size(&address) {
+                    Some(size) if size != entry.size => drop(known.wrong.insert(address, Wrong::Size(entry.size))),
+                    _ if read => to_read.push((address, entry)),
+                    _ => drop(known.right.insert(address)),
+                }
+            }
+            let mut reading = stream::iter(to_read)
+                .map(|(address, entry)| async move { (address, is_right(store, &address, &entry).await) })
+                .buffer_unordered(AT_ONCE);
+            while let Some((address, right)) = reading.next().await {
+                match right? {
+                    true => drop(known.right.insert(address)),
+                    false => drop(known.wrong.insert(address, Wrong::Content)),
+                }
             }
         }
-        let mut reading = stream::iter(to_read)
-            .map(|(address, entry)| async move { (address, is_right(store, &address, &entry).await) })
-            .buffer_unordered(AT_ONCE);
-        while let Some((address, right)) = reading.next().await {
-            match right? {
-                true => drop(known.right.insert(address)),
-                false => drop(known.wrong.insert(address, Wrong::Content)),
-            }
+        for address in new.iter().filter(|address| !known.right.contains(address)) {
+            known.wrong.entry(*address).or_insert(Wrong::Missing);
         }
-    }
-    for address in new.iter().filter(|address| !known.right.contains(address)) {
-        known.wrong.entry(*address).or_insert(Wrong::Missing);
-    }
-    Ok(checked(&version.tree, content, known))
+        Ok(checked(&version.tree, content, known))
+    })
 }
 
 fn checked(tree: &Tree, content: Vec<Content>, known: &Known) -> Checked {

@@ -9,6 +9,7 @@ use crate::{
     pull::Restored,
     versions::{self, REMOVED},
 };
+use futures::future::BoxFuture;
 use haul::Cancel;
 use haul_cas::{
     address::{Address, Layout},
@@ -94,51 +95,53 @@ pub struct Freed {
 /// Looks what no version refers to.
 ///
 /// Errors: anything that can't be listed to its end or read, or that isn't understood: what it refers to isn't known.
-pub async fn plan(store: &Arc<dyn Store>) -> Result<Plan> {
-    // A mistyped place is none.
-    store.stat(&Key::new("")).await?;
-    // A pack reads its indexes anew for this one.
-    let removed = listed(store, REMOVED).await?;
-    let pushes = Seen::at(store).await?;
-    let mut plan = Plan::default();
-    // Content first: a version that is made meanwhile refers to what was there before its record.
-    let request = ListRequest { prefix: CONTENT.into(), ..ListRequest::all() };
-    let mut content: Vec<(Address, u64)> = Vec::new();
-    each(store, request, |entry| {
-        let address = Address::of_key(entry.key.as_bytes()).filter(|address| address.layout == Layout::V3);
-        content.extend(address.map(|address| (address, entry.size)));
-    })
-    .await?;
-    plan.records = records(store).await?;
-    if plan.records.is_empty() && !content.is_empty() {
-        let message = format!(
-            "Refused to delete: no version is at {}, so all of its content would go (haul purge deletes a path with all that is in it)",
-            store.locator()
-        );
-        return Err(Error::new(ErrorKind::Invalid, "gc", message));
-    }
-    let used = used(store, &plan.records).await?;
-    plan.versions = plan.records.len();
-    let mut ours = BTreeSet::new();
-    for key in removed.iter().map(|entry| &entry.key).chain(pushes.all_pushes()) {
-        ours.extend(marks::said(store, key).await.dirs);
-    }
-    plan.removed = removed.into_iter().map(|entry| entry.key).collect();
-    for (address, size) in content {
-        match (used.contains(&address), address.dir) {
-            (true, _) => plan.used = (plan.used.0 + 1, plan.used.1 + size),
-            (false, true) => plan.dirs.push((address, size)),
-            (false, false) => plan.files.push((address, size)),
+pub fn plan<'a>(store: &'a Arc<dyn Store>) -> BoxFuture<'a, Result<Plan>> {
+    Box::pin(async move {
+        // A mistyped place is none.
+        store.stat(&Key::new("")).await?;
+        // A pack reads its indexes anew for this one.
+        let removed = listed(store, REMOVED).await?;
+        let pushes = Seen::at(store).await?;
+        let mut plan = Plan::default();
+        // Content first: a version that is made meanwhile refers to what was there before its record.
+        let request = ListRequest { prefix: CONTENT.into(), ..ListRequest::all() };
+        let mut content: Vec<(Address, u64)> = Vec::new();
+        each(store, request, |entry| {
+            let address = Address::of_key(entry.key.as_bytes()).filter(|address| address.layout == Layout::V3);
+            content.extend(address.map(|address| (address, entry.size)));
+        })
+        .await?;
+        plan.records = records(store).await?;
+        if plan.records.is_empty() && !content.is_empty() {
+            let message = format!(
+                "Refused to delete: no version is at {}, so all of its content would go (haul purge deletes a path with all that is in it)",
+                store.locator()
+            );
+            return Err(Error::new(ErrorKind::Invalid, "gc", message));
         }
-    }
-    plan.dirs.sort_unstable();
-    plan.files.sort_unstable();
-    let foreign = plan.dirs.iter().find(|(address, _)| !ours.contains(&address.text()));
-    plan.dvc = match foreign {
-        Some((address, _)) => Some(format!("{} is a list of files that no snapshot made", address.key())),
-        None => other_layout(store).await?,
-    };
-    Ok(plan)
+        let used = used(store, &plan.records).await?;
+        plan.versions = plan.records.len();
+        let mut ours = BTreeSet::new();
+        for key in removed.iter().map(|entry| &entry.key).chain(pushes.all_pushes()) {
+            ours.extend(marks::said(store, key).await.dirs);
+        }
+        plan.removed = removed.into_iter().map(|entry| entry.key).collect();
+        for (address, size) in content {
+            match (used.contains(&address), address.dir) {
+                (true, _) => plan.used = (plan.used.0 + 1, plan.used.1 + size),
+                (false, true) => plan.dirs.push((address, size)),
+                (false, false) => plan.files.push((address, size)),
+            }
+        }
+        plan.dirs.sort_unstable();
+        plan.files.sort_unstable();
+        let foreign = plan.dirs.iter().find(|(address, _)| !ours.contains(&address.text()));
+        plan.dvc = match foreign {
+            Some((address, _)) => Some(format!("{} is a list of files that no snapshot made", address.key())),
+            None => other_layout(store).await?,
+        };
+        Ok(plan)
+    })
 }
 
 /// Keys of all records.
@@ -183,16 +186,19 @@ async fn other_layout(store: &Arc<dyn Store>) -> Result<Option<String>> {
 /// Deletes what no version refers to.
 ///
 /// Errors: why nothing was deleted. What ends it later is in the answer.
-pub async fn collect(store: &Arc<dyn Store>, how: &How, cancel: &Cancel) -> Result<Freed> {
-    store.stat(&Key::new("")).await?;
-    let mark = Mark::new(store, Whose::Gc, how.now, &how.by)?;
-    mark.set().await?;
-    let mut run = Run { store: store.clone(), mark, how: how.clone(), cancel: cancel.clone(), looked: Moment::now() };
-    let done = run.work().await;
-    if let Err(error) = run.mark.clear().await {
-        tracing::warn!("the mark of this run stays for an hour, and pushes wait for it: {error}");
-    }
-    done
+pub fn collect<'a>(store: &'a Arc<dyn Store>, how: &'a How, cancel: &'a Cancel) -> BoxFuture<'a, Result<Freed>> {
+    Box::pin(async move {
+        store.stat(&Key::new("")).await?;
+        let mark = Mark::new(store, Whose::Gc, how.now, &how.by)?;
+        mark.set().await?;
+        let mut run =
+            Run { store: store.clone(), mark, how: how.clone(), cancel: cancel.clone(), looked: Moment::now() };
+        let done = run.work().await;
+        if let Err(error) = run.mark.clear().await {
+            tracing::warn!("the mark of this run stays for an hour, and pushes wait for it: {error}");
+        }
+        done
+    })
 }
 
 /// A moment, by a clock that nobody sets and one that goes on while the machine sleeps.

@@ -9,7 +9,7 @@ use crate::{
     view::{From, Shows, View},
 };
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future::LocalBoxFuture, stream};
 use haul::{Cx, ListOptions, Report};
 use haul_cas::address::{Address, Layout};
 use haul_core::{
@@ -93,10 +93,16 @@ impl Shows for Folder {
 /// Reads the version that is meant.
 ///
 /// Errors: those of [`versions::find`] and [`versions::tree`].
-pub async fn open(remote: &Arc<dyn haul_store::Store>, name: &str, typed: Option<&str>) -> Result<Restored> {
-    let (version, record) = versions::find(remote, name, typed).await?;
-    let tree = Arc::new(versions::tree(remote, &record).await?);
-    Ok(Restored { version, record, tree })
+pub fn open<'a>(
+    remote: &'a Arc<dyn haul_store::Store>,
+    name: &'a str,
+    typed: Option<&'a str>,
+) -> LocalBoxFuture<'a, Result<Restored>> {
+    Box::pin(async move {
+        let (version, record) = versions::find(remote, name, typed).await?;
+        let tree = Arc::new(versions::tree(remote, &record).await?);
+        Ok(Restored { version, record, tree })
+    })
 }
 
 /// The surroundings of the job that restores a version: `cx.src`, the remote, as the folder that the version was.
@@ -110,31 +116,33 @@ pub fn surroundings(cx: Cx, version: &Restored, setid: bool) -> Result<Cx> {
 }
 
 /// Restores into `cx.dst`. With `Verb::Sync` what the version hasn't goes, if all else went well; else it stays.
-pub async fn pull(cx: &Cx, job: &Job, version: &Restored) -> Pulled {
-    let job = job.clone().with(|job| {
-        // Content is what its hash says, or isn't restored.
-        (job.compare.ignore_size, job.write.ignore_checksum) = (false, false);
-        job.compare.server_mtime = false;
-        job.attributes.metadata = true;
-        job.dirs.create_empty = true;
-    });
-    let disk = cx.dst.caps().attributes.is_some() && !job.dry_run;
-    if disk {
-        open_up(cx, version, job.verb).await;
-        hide(cx, version).await;
-    }
-    let mut report = haul::run(job.clone(), cx.clone()).await;
-    let mut more = None;
-    // What was opened is closed again, and what is private made so, also where something failed or the user stopped it.
-    if disk {
-        match settle(cx, &job, version, &mut report).await {
-            Ok(count) => more = report.is_ok().then_some(count),
-            // After an error this one has the same cause, or doesn't count beside it.
-            Err(error) if report.is_ok() => tell(cx, &mut report, error),
-            Err(error) => tracing::debug!("{error}"),
+pub fn pull<'a>(cx: &'a Cx, job: &'a Job, version: &'a Restored) -> LocalBoxFuture<'a, Pulled> {
+    Box::pin(async move {
+        let job = job.clone().with(|job| {
+            // Content is what its hash says, or isn't restored.
+            (job.compare.ignore_size, job.write.ignore_checksum) = (false, false);
+            job.compare.server_mtime = false;
+            job.attributes.metadata = true;
+            job.dirs.create_empty = true;
+        });
+        let disk = cx.dst.caps().attributes.is_some() && !job.dry_run;
+        if disk {
+            open_up(cx, version, job.verb).await;
+            hide(cx, version).await;
         }
-    }
-    Pulled { report, more }
+        let mut report = haul::run(job.clone(), cx.clone()).await;
+        let mut more = None;
+        // What was opened is closed again, and what is private made so, also where something failed or the user stopped it.
+        if disk {
+            match settle(cx, &job, version, &mut report).await {
+                Ok(count) => more = report.is_ok().then_some(count),
+                // After an error this one has the same cause, or doesn't count beside it.
+                Err(error) if report.is_ok() => tell(cx, &mut report, error),
+                Err(error) => tracing::debug!("{error}"),
+            }
+        }
+        Pulled { report, more }
+    })
 }
 
 /// Folders that are made from now on are their owner's alone, until they get their modes at the end: one of them may be to stay so,

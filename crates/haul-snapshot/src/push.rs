@@ -12,6 +12,7 @@ use crate::{
     versions,
     view::{Few, From, Shows, View},
 };
+use futures::future::LocalBoxFuture;
 use haul::{Cx, Report, index::Settings};
 use haul_cas::{
     address::{Address, Layout},
@@ -87,23 +88,25 @@ pub struct How {
 /// `cx.known` has one. Hashes are kept as soon as there are any, whatever becomes of the rest.
 ///
 /// Errors: the remote can't be asked. What fails of the folder or on the way is in the report, and then no version is made.
-pub async fn push(cx: &Cx, job: &Job, how: &How, state: &State) -> Result<Pushed> {
-    // One that is inside the other would be part of its own content.
-    haul::overlap::check(cx, Verb::Copy)?;
-    let beside = Beside::new(cx, job, how)?;
-    let pushed = tokio::select! {
-        pushed = rounds(cx, job, how, state, &beside) => pushed,
-        never = beside.renew() => match never {},
-    };
-    beside.leave().await;
-    if let Some(settings) = cx.known.index.clone() {
-        let tidied = haul_store::disk::run(move || {
-            tidy(&settings);
-            Ok(())
-        });
-        tidied.await.ok();
-    }
-    pushed
+pub fn push<'a>(cx: &'a Cx, job: &'a Job, how: &'a How, state: &'a State) -> LocalBoxFuture<'a, Result<Pushed>> {
+    Box::pin(async move {
+        // One that is inside the other would be part of its own content.
+        haul::overlap::check(cx, Verb::Copy)?;
+        let beside = Beside::new(cx, job, how)?;
+        let pushed = tokio::select! {
+            pushed = rounds(cx, job, how, state, &beside) => pushed,
+            never = beside.renew() => match never {},
+        };
+        beside.leave().await;
+        if let Some(settings) = cx.known.index.clone() {
+            let tidied = haul_store::disk::run(move || {
+                tidy(&settings);
+                Ok(())
+            });
+            tidied.await.ok();
+        }
+        pushed
+    })
 }
 
 /// Looks at the folder and sends it until nothing changed meanwhile.

@@ -2,7 +2,7 @@
 //! may be on any store.
 
 use crate::tree::{Gathered, Node, Tree, What};
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future::LocalBoxFuture, stream};
 use haul::{Cx, ListOptions, index::now};
 use haul_cas::{
     address::{Layout, Md5},
@@ -78,67 +78,69 @@ struct Look<'a> {
 /// Looks at the folder `cx.src` through the filter. Hashes while it lists, and holds of each entry only what a version keeps.
 ///
 /// Errors: all that can't be listed or read; then there is no whole to speak of.
-pub async fn scan(cx: &Cx, job: &Job, state: &State) -> Result<Scan, Vec<Arc<Error>>> {
-    let look = Look {
-        cx,
-        state,
-        looked: now(),
-        failed: AtomicBool::new(false),
-        files: AtomicU64::new(0),
-        bytes: AtomicU64::new(0),
-        vanished: Mutex::default(),
-    };
-    let at_once = if cx.src.caps().files { 2 * cx.src.caps().concurrency } else { REMOTE_AT_ONCE };
-    let steps = haul::list(&cx.src, &cx.filter, options(job, cx)).flat_map(|step| stream::iter(steps(cx, step)));
-    let mut seen = steps.map(|step| look.at(step)).buffer_unordered(at_once);
-    let (mut gathered, mut errors, mut left_out, mut ended) = (Gathered::default(), Vec::new(), 0, false);
-    while let Some(seen) = seen.next().await {
-        let added = match seen {
-            Ok(Seen::File(entry, md5)) => {
-                gathered.add(node(&entry, What::File(entry.size, md5)), entry.version.as_ref())
-            }
-            Ok(Seen::Dir(entry)) => gathered.add(node(&entry, What::Dir), None),
-            Ok(Seen::Link(entry, target)) => gathered.add(node(&entry, What::Link(&target)), None),
-            Ok(Seen::Special) => {
-                left_out += 1;
-                Ok(())
-            }
-            Ok(Seen::End) => {
-                ended = true;
-                Ok(())
-            }
-            Ok(Seen::Nothing) => Ok(()),
-            Err(error) => {
-                errors.push(error);
-                Ok(())
-            }
+pub fn scan<'a>(cx: &'a Cx, job: &'a Job, state: &'a State) -> LocalBoxFuture<'a, Result<Scan, Vec<Arc<Error>>>> {
+    Box::pin(async move {
+        let look = Look {
+            cx,
+            state,
+            looked: now(),
+            failed: AtomicBool::new(false),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            vanished: Mutex::default(),
         };
-        errors.extend(added.err().map(|why| Error::new(ErrorKind::Invalid, "push", why)));
-        if cx.cancel.is_cancelled() {
-            // Files that were listed before the end are still being hashed.
-            ended = false;
-            break;
-        }
-    }
-    drop(seen);
-    if look.files.load(Relaxed) > 0 {
-        tracing::info!("hashed {} files, {}", look.files.load(Relaxed), size_text(look.bytes.load(Relaxed)));
-    }
-    if errors.is_empty() && !ended {
-        let kind = if cx.cancel.is_cancelled() { ErrorKind::Cancelled } else { ErrorKind::Io };
-        errors.push(Error::new(kind, "list", "the listing was cut off"));
-    }
-    if errors.is_empty() {
-        match gathered.tree() {
-            Ok(tree) => {
-                let mut vanished = std::mem::take(&mut *look.vanished());
-                vanished.retain(|key| cx.filter.wants_name(&Entry::file(key.clone(), 0)));
-                return Ok(Scan { tree: Arc::new(tree), left_out, vanished });
+        let at_once = if cx.src.caps().files { 2 * cx.src.caps().concurrency } else { REMOTE_AT_ONCE };
+        let steps = haul::list(&cx.src, &cx.filter, options(job, cx)).flat_map(|step| stream::iter(steps(cx, step)));
+        let mut seen = steps.map(|step| look.at(step)).buffer_unordered(at_once);
+        let (mut gathered, mut errors, mut left_out, mut ended) = (Gathered::default(), Vec::new(), 0, false);
+        while let Some(seen) = seen.next().await {
+            let added = match seen {
+                Ok(Seen::File(entry, md5)) => {
+                    gathered.add(node(&entry, What::File(entry.size, md5)), entry.version.as_ref())
+                }
+                Ok(Seen::Dir(entry)) => gathered.add(node(&entry, What::Dir), None),
+                Ok(Seen::Link(entry, target)) => gathered.add(node(&entry, What::Link(&target)), None),
+                Ok(Seen::Special) => {
+                    left_out += 1;
+                    Ok(())
+                }
+                Ok(Seen::End) => {
+                    ended = true;
+                    Ok(())
+                }
+                Ok(Seen::Nothing) => Ok(()),
+                Err(error) => {
+                    errors.push(error);
+                    Ok(())
+                }
+            };
+            errors.extend(added.err().map(|why| Error::new(ErrorKind::Invalid, "push", why)));
+            if cx.cancel.is_cancelled() {
+                // Files that were listed before the end are still being hashed.
+                ended = false;
+                break;
             }
-            Err(why) => errors.push(Error::new(ErrorKind::Invalid, "push", why)),
         }
-    }
-    Err(errors.into_iter().map(Arc::new).collect())
+        drop(seen);
+        if look.files.load(Relaxed) > 0 {
+            tracing::info!("hashed {} files, {}", look.files.load(Relaxed), size_text(look.bytes.load(Relaxed)));
+        }
+        if errors.is_empty() && !ended {
+            let kind = if cx.cancel.is_cancelled() { ErrorKind::Cancelled } else { ErrorKind::Io };
+            errors.push(Error::new(kind, "list", "the listing was cut off"));
+        }
+        if errors.is_empty() {
+            match gathered.tree() {
+                Ok(tree) => {
+                    let mut vanished = std::mem::take(&mut *look.vanished());
+                    vanished.retain(|key| cx.filter.wants_name(&Entry::file(key.clone(), 0)));
+                    return Ok(Scan { tree: Arc::new(tree), left_out, vanished });
+                }
+                Err(why) => errors.push(Error::new(ErrorKind::Invalid, "push", why)),
+            }
+        }
+        Err(errors.into_iter().map(Arc::new).collect())
+    })
 }
 
 fn options(job: &Job, cx: &Cx) -> ListOptions {

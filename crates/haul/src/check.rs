@@ -11,7 +11,10 @@ use crate::{
     pairs::{ListSrc, Pairs, Sides},
     presence,
 };
-use futures::{FutureExt, StreamExt, future::BoxFuture};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, LocalBoxFuture},
+};
 use haul_core::{
     Algo, Entry, Error, Key, Result,
     compare::{HashAnswer, Need, Reason, Rules, Verdict, compare},
@@ -116,41 +119,48 @@ pub struct CheckOptions {
 }
 
 /// Compares the two sides of `cx` in key order; `each` is told of every key, in order, and never of directories.
-pub async fn check(job: &Job, cx: &Cx, options: CheckOptions, mut each: impl FnMut(&Checked)) -> CheckReport {
-    let mut job = job.clone();
-    if job.compare.by != CompareBy::SizeOnly {
-        job.compare.by = CompareBy::Checksum;
-    }
-    let index = Index::default();
-    index.open(cx, uses_of_index(&job, cx, options)).await;
-    let checkers = job.pace.checkers.unwrap_or(questions(&*cx.src).max(questions(&*cx.dst))).max(1);
-    let rules = decide::rules(&job, &cx.src, &cx.dst).for_content();
-    let mut report = CheckReport::default();
-    let pairs = match sides(&job, cx, &index, rules, checkers, options.one_way).pairs() {
-        Ok(pairs) => pairs,
-        Err(error) => {
-            report.errors.push(told(cx, error));
-            return report;
+pub fn check<'a>(
+    job: &'a Job,
+    cx: &'a Cx,
+    options: CheckOptions,
+    each: &'a mut dyn FnMut(&Checked),
+) -> LocalBoxFuture<'a, CheckReport> {
+    Box::pin(async move {
+        let mut job = job.clone();
+        if job.compare.by != CompareBy::SizeOnly {
+            job.compare.by = CompareBy::Checksum;
         }
-    };
-    let comparison = Comparison { job: &job, cx, rules, options };
-    let mut checked = outcomes(pairs, cx).map(|outcome| comparison.outcome(outcome)).buffered(checkers).boxed();
-    while let Some(outcome) = checked.next().await {
-        match outcome {
-            Some(Outcome::Checked(checked)) => {
-                report.count(&checked, job.compare.by);
-                each(&checked);
+        let index = Index::default();
+        index.open(cx, uses_of_index(&job, cx, options)).await;
+        let checkers = job.pace.checkers.unwrap_or(questions(&*cx.src).max(questions(&*cx.dst))).max(1);
+        let rules = decide::rules(&job, &cx.src, &cx.dst).for_content();
+        let mut report = CheckReport::default();
+        let pairs = match sides(&job, cx, &index, rules, checkers, options.one_way).pairs() {
+            Ok(pairs) => pairs,
+            Err(error) => {
+                report.errors.push(told(cx, error));
+                return report;
             }
-            Some(Outcome::Lost(error)) => report.errors.push(error),
-            None => {}
+        };
+        let comparison = Comparison { job: &job, cx, rules, options };
+        let mut checked = outcomes(pairs, cx).map(|outcome| comparison.outcome(outcome)).buffered(checkers).boxed();
+        while let Some(outcome) = checked.next().await {
+            match outcome {
+                Some(Outcome::Checked(checked)) => {
+                    report.count(&checked, job.compare.by);
+                    each(&checked);
+                }
+                Some(Outcome::Lost(error)) => report.errors.push(error),
+                None => {}
+            }
+            if cx.cancel.is_cancelled() {
+                break;
+            }
         }
-        if cx.cancel.is_cancelled() {
-            break;
-        }
-    }
-    drop(checked);
-    index.end().await;
-    report
+        drop(checked);
+        index.end().await;
+        report
+    })
 }
 
 /// What the index may be used for. Reading both sides relies on nothing that was found out before.

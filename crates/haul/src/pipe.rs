@@ -4,6 +4,7 @@ use crate::transfer;
 use bytes::Bytes;
 use futures::{
     StreamExt,
+    future::BoxFuture,
     stream::{BoxStream, FuturesUnordered},
 };
 use haul_core::{Entry, Error, ErrorKind, Hasher, Hashes, Key, Result, hash};
@@ -17,25 +18,28 @@ const BLOCK: u64 = 1 << 20;
 ///
 /// Errors: those of the read; a stream that breaks ends in one, and so does one of all bytes that don't have the hash that the
 /// store says they have.
-pub async fn read(
-    store: &Arc<dyn Store>,
-    entry: &Entry,
+pub fn read<'a>(
+    store: &'a Arc<dyn Store>,
+    entry: &'a Entry,
     range: Option<Range<u64>>,
-) -> Result<BoxStream<'static, Result<Bytes>>> {
-    let whole = range.is_none();
-    let read = store.read(&entry.key, entry.version.as_ref(), range).await?;
-    let hashes = read.entry.hashes;
-    let bytes = match read.body {
-        Body::Stream(stream) => stream,
-        Body::File(file, range) => {
-            let buffers = Buffers::default();
-            let starts = (range.start..range.end).step_by(BLOCK as usize);
-            let blocks = futures::stream::iter(starts)
-                .then(move |at| transfer::file_range(file.clone(), at..(at + BLOCK).min(range.end), buffers.clone()));
-            blocks.boxed()
-        }
-    };
-    Ok(if whole { proved(bytes, &hashes, entry.key.clone()) } else { bytes })
+) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes>>>> {
+    Box::pin(async move {
+        let whole = range.is_none();
+        let read = store.read(&entry.key, entry.version.as_ref(), range).await?;
+        let hashes = read.entry.hashes;
+        let bytes = match read.body {
+            Body::Stream(stream) => stream,
+            Body::File(file, range) => {
+                let buffers = Buffers::default();
+                let starts = (range.start..range.end).step_by(BLOCK as usize);
+                let blocks = futures::stream::iter(starts).then(move |at| {
+                    transfer::file_range(file.clone(), at..(at + BLOCK).min(range.end), buffers.clone())
+                });
+                blocks.boxed()
+            }
+        };
+        Ok(if whole { proved(bytes, &hashes, entry.key.clone()) } else { bytes })
+    })
 }
 
 /// Passes the bytes on, and ends with an error if their hash is not the known one.
@@ -75,25 +79,27 @@ const DOUBLE: u64 = 1000;
 /// pipe can't be read twice.
 ///
 /// Errors: the stream's, or those of the write.
-pub async fn write(
-    store: &Arc<dyn Store>,
-    key: &Key,
+pub fn write<'a>(
+    store: &'a Arc<dyn Store>,
+    key: &'a Key,
     mut spec: WriteSpec,
     mut stream: BoxStream<'static, Result<Bytes>>,
-) -> Result<Stored> {
-    if spec.size.is_none() && store.caps().parts.is_some_and(|limits| limits.sized) {
-        let (size, whole) = measured(stream).await?;
-        (spec.size, stream) = (Some(size), whole);
-    }
-    let upload = store.write(key, spec).await?;
-    let parts = match send(store, &*upload, stream).await {
-        Ok(parts) => parts,
-        Err(error) => return Err(transfer::abort(upload, error).await),
-    };
-    match upload.publish(parts, Late::default()).await {
-        Ok(stored) => Ok(stored),
-        Err(failed) => Err(transfer::abort(failed.upload, failed.error).await),
-    }
+) -> BoxFuture<'a, Result<Stored>> {
+    Box::pin(async move {
+        if spec.size.is_none() && store.caps().parts.is_some_and(|limits| limits.sized) {
+            let (size, whole) = measured(stream).await?;
+            (spec.size, stream) = (Some(size), whole);
+        }
+        let upload = store.write(key, spec).await?;
+        let parts = match send(store, &*upload, stream).await {
+            Ok(parts) => parts,
+            Err(error) => return Err(transfer::abort(upload, error).await),
+        };
+        match upload.publish(parts, Late::default()).await {
+            Ok(stored) => Ok(stored),
+            Err(failed) => Err(transfer::abort(failed.upload, failed.error).await),
+        }
+    })
 }
 
 /// All that a stream brings, and how much that is: in memory while it is little, then in a temporary file that has no name.

@@ -14,6 +14,7 @@ use crate::{
     plan::{Pass, Planner},
     transfer::{Allowance, Mover},
 };
+use futures::future::LocalBoxFuture;
 use haul_core::{
     Error, ErrorKind, Key, Result,
     job::{Cutoff, DeleteWhen, Job, Lookup, Verb},
@@ -27,33 +28,39 @@ use tokio::task::JoinHandle;
 /// Runs a job between two folders (or buckets) to its end; returns when every task that it started has stopped.
 ///
 /// Errors are in the report: one file's error never stops the others, but any error keeps a sync from deleting.
-pub async fn run(job: Job, cx: Cx) -> Report {
-    let run = Run::new(job, cx);
-    let clock = run.watch_time_limit();
-    run.whole().await;
-    run.end(clock).await
+pub fn run(job: Job, cx: Cx) -> LocalBoxFuture<'static, Report> {
+    Box::pin(async move {
+        let run = Run::new(job, cx);
+        let clock = run.watch_time_limit();
+        run.whole().await;
+        run.end(clock).await
+    })
 }
 
 /// Runs a job over the part of its keys that [`haul_core::job::Listing::part`] says, to its end or to where `reins` pause it. Runs
 /// over ranges that touch do together what one run does, but for what needs all of the source: renames and further names of files
 /// are looked for within a part only, and directories through which a cut goes are finished by a run over
 /// [`haul_core::part::Part::Dirs`], after all others.
-pub async fn run_part(job: Job, cx: Cx, reins: Reins) -> PartReport {
-    let run = Run::held(job, cx, Some(reins.clone()));
-    let clock = run.watch_time_limit();
-    run.whole().await;
-    let report = run.end(clock).await;
-    let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
-    let reached = reins.take();
-    PartReport { report, reached: if cut { Reached::Unknown } else { reached } }
+pub fn run_part(job: Job, cx: Cx, reins: Reins) -> LocalBoxFuture<'static, PartReport> {
+    Box::pin(async move {
+        let run = Run::held(job, cx, Some(reins.clone()));
+        let clock = run.watch_time_limit();
+        run.whole().await;
+        let report = run.end(clock).await;
+        let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
+        let reached = reins.take();
+        PartReport { report, reached: if cut { Reached::Unknown } else { reached } }
+    })
 }
 
 /// Brings over one file under a name of its own (`copyto`, `moveto`, `copy FILE DIR`).
-pub async fn run_one(job: Job, cx: Cx, from: &Key, to: &Key) -> Report {
-    let run = Run::new(job, cx);
-    let clock = run.watch_time_limit();
-    run.one(from, to).await;
-    run.end(clock).await
+pub fn run_one<'a>(job: Job, cx: Cx, from: &'a Key, to: &'a Key) -> LocalBoxFuture<'a, Report> {
+    Box::pin(async move {
+        let run = Run::new(job, cx);
+        let clock = run.watch_time_limit();
+        run.one(from, to).await;
+        run.end(clock).await
+    })
 }
 
 /// What a stopped job waits at most for disk threads to remove what they began.

@@ -65,7 +65,7 @@ pub async fn compare(
     let events = Events::open(events, &mut cx.sink)?;
     let names = (src.locator().to_owned(), dst.locator().to_owned());
     let mut failed = None;
-    let report = check(&job, &cx, options, |checked| {
+    let mut each = |checked: &Checked| {
         tell(checked, &names);
         if let Some((events, event)) = events.as_ref().zip(event(checked)) {
             events.write(&event);
@@ -73,8 +73,8 @@ pub async fn compare(
         if let Err(error) = out.write(checked.found, &checked.key) {
             failed.get_or_insert(error);
         }
-    })
-    .await;
+    };
+    let report = check(&job, &cx, options, &mut each).await;
     out.finish()?;
     events.map_or(Ok(()), |events| events.finish())?;
     if let Some(error) = failed {
