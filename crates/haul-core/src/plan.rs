@@ -2,6 +2,7 @@
 
 use crate::{
     Entry, Key,
+    attributes::Differs,
     compare::{Difference, FileType, Reason, Verdict},
     job::Job,
 };
@@ -79,18 +80,26 @@ pub struct Step {
     pub look: bool,
     /// The file of an alternate destination, which may be taken instead.
     pub elsewhere: Option<Box<Elsewhere>>,
+    /// The destination's key that a further name of a file is linked to.
+    pub link_to: Option<Key>,
 }
 
 impl Step {
     /// A step with these facts and no others.
     pub fn new(action: Action, src: Option<Entry>, dst: Option<Entry>, why: Reason) -> Step {
-        Step { action, src, dst, why, to: None, differs: Difference::default(), look: false, elsewhere: None }
+        let differs = Difference::default();
+        Step { action, src, dst, why, to: None, differs, look: false, elsewhere: None, link_to: None }
     }
 
     /// Its key at the destination.
     pub fn key(&self) -> Option<&Key> {
         let listed = self.src.as_ref().or(self.dst.as_ref()).map(|entry| &entry.key);
         self.to.as_ref().or(listed)
+    }
+
+    /// True for a step about a directory.
+    pub fn is_dir(&self) -> bool {
+        self.src.as_ref().or(self.dst.as_ref()).is_some_and(Entry::is_dir)
     }
 }
 
@@ -160,6 +169,15 @@ pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, job: &Job) -> (Actio
     }
 }
 
+/// What to do about a file that is kept by its listed facts because of `same` ([`Step::look`]), once it is found in which attributes
+/// it differs.
+pub fn looked(same: Reason, found: Differs) -> (Action, Reason) {
+    match found.any() {
+        true => (Action::Touch, Reason::Attributes(found)),
+        false => (Action::Keep, same),
+    }
+}
+
 /// What to do about a file that only the destination has. Call it only for keys that are proved to be missing from the source.
 pub fn extra(dst: Entry, delete: bool) -> Step {
     let action = if delete { Action::Delete } else { Action::Keep };
@@ -193,6 +211,13 @@ mod tests {
         assert_eq!(action(same, &Job::default()), Some(Action::Touch));
         assert_eq!(extra(f(), true).action, Action::Delete);
         assert_eq!(extra(f(), false).action, Action::Keep);
+    }
+
+    #[test]
+    fn what_was_looked_at_is_kept_or_gets_attributes() {
+        assert_eq!(looked(Reason::Mtime, Differs::default()), (Action::Keep, Reason::Mtime));
+        let found = Differs { xattrs: true, ..Differs::default() };
+        assert_eq!(looked(Reason::Mtime, found), (Action::Touch, Reason::Attributes(found)));
     }
 
     #[test]

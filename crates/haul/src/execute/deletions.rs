@@ -107,7 +107,7 @@ impl Executor {
         }
         let mut going = Vec::with_capacity(batch.len());
         for gone in batch {
-            if !self.confirm("delete", &gone.key) {
+            if !self.consent.to("delete", &gone.key) {
                 continue;
             }
             if self.backup().is_on() {

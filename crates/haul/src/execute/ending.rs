@@ -1,11 +1,19 @@
-//! The end of a job's journal: what no run will go on with is removed, what one may is counted.
+//! The end of a job: what was written is on the device, what didn't fit is said, and of the journal what no run will go on with is
+//! removed, what one may is counted.
 
 use super::Executor;
 
 impl Executor {
+    /// Ends the job, once all that was begun has ended.
+    pub async fn end(&self) {
+        self.force_to_device().await;
+        self.say_if_full().await;
+        self.end_journal().await;
+    }
+
     /// Ends the journal. After a run in which all went well, what earlier runs left half sent has no use any more: the
     /// source is gone, or what is at the destination is equal to it.
-    pub async fn end_journal(&self) {
+    async fn end_journal(&self) {
         let Some(journal) = &self.cx.journal else { return };
         if !self.ledger.cut_short() && self.ledger.report().is_ok() {
             for half in journal.take_rest() {

@@ -50,7 +50,7 @@ impl Executor {
     }
 
     /// Says what didn't fit, if something didn't.
-    pub async fn say_if_full(&self) {
+    pub(super) async fn say_if_full(&self) {
         let Some(first) = self.full.first.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
         let to_go = self.full.ordered.load(Ordering::Relaxed).saturating_sub(self.full.arrived.load(Ordering::Relaxed));
         // Of a store that can't say, what is to go has to be enough.
@@ -65,8 +65,8 @@ impl Executor {
     }
 
     /// `--fsync end`: what was written is on the device before the job says that it is done.
-    pub async fn force_to_device(&self) {
-        if self.job.write.fsync != Fsync::End || self.job.dry_run {
+    pub(super) async fn force_to_device(&self) {
+        if self.job.write.fsync != Fsync::End {
             return;
         }
         for (at, store) in std::iter::once(&self.cx.dst).chain(&self.cx.backup).enumerate() {

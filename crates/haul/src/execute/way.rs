@@ -144,7 +144,7 @@ impl Executor {
             return self.ledger.tell(Event::DirExtra { key, deleted: true, dry_run: false });
         }
         self.ledger.report().totals.deletes += 1;
-        self.ledger.decided(&plan::extra(entry, true), false);
+        self.ledger.decided(&plan::extra(entry, true));
         self.ledger.tell(Event::Deleted { side: Side::Dst, key, size });
     }
 

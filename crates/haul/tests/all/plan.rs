@@ -103,6 +103,22 @@ async fn a_renamed_file_and_further_names_come_at_the_end() {
     );
     let last = all.last().unwrap();
     assert_eq!((last.action, last.key().cloned()), (Action::Link, Some(Key::new("two"))));
+    assert_eq!(last.link_to, Some(Key::new("one")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_first_name_does_not_come_the_next_has_a_step_of_its_own() {
+    let root = trees(&[("src/one", "linked"), ("dst/one", "other")]);
+    for name in ["two", "three"] {
+        fs::hard_link(root.path().join("src/one"), root.path().join("src").join(name)).unwrap();
+    }
+    let job = Job::new(Verb::Copy).with(|job| {
+        job.existing.immutable = true;
+        job.attributes.keep.hard_links = true;
+    });
+    let step = |action, key: &str| (action, key.to_owned());
+    let expected = [step(Action::Refuse, "one"), step(Action::Copy, "three"), step(Action::Link, "two")];
+    assert_eq!(told(job, root.path()).await, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
