@@ -62,25 +62,33 @@ pub enum Action {
 ///
 /// To keep a directory of both sides means to give it the source's time and attributes in the end; to keep one that only the
 /// destination has means to leave it those that it has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     /// What to do.
     pub action: Action,
     /// The source's entry, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub src: Option<Entry>,
     /// The destination's entry, if it has one; of a renamed file, the one under its old name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst: Option<Entry>,
     /// Why.
     pub why: Reason,
     /// Its key at the destination, where that isn't the source's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Key>,
     /// In what the two sides differ, by their listed facts.
+    #[serde(default)]
     pub differs: Difference,
     /// By its listed facts it is kept, but attributes that no listing has must still be compared.
+    #[serde(default, skip_serializing_if = "crate::wire::is_false")]
     pub look: bool,
     /// The file of an alternate destination, which may be taken instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Box<Elsewhere>>,
     /// The destination's key that a further name of a file is linked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_to: Option<Key>,
 }
 
@@ -104,7 +112,8 @@ impl Step {
 }
 
 /// A file of an alternate destination, and what can be done with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Elsewhere {
     /// Number of the alternate destination: those to compare with come first, then those to take from.
     pub place: usize,
@@ -117,7 +126,8 @@ pub struct Elsewhere {
 }
 
 /// What can be done with the file of an alternate destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum UseAs {
     /// The destination needs no file of its own.
     Instead,
@@ -239,5 +249,14 @@ mod tests {
         });
         assert_eq!(say(None, false, &job), (Action::Keep, Reason::NotExisting));
         assert_eq!(say(Some(&at(5)), false, &job), (Action::Refuse, Reason::Linked));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_step_comes_back_from_its_text(step in crate::samples::step()) {
+            let text = serde_json::to_string(&step).unwrap();
+            proptest::prop_assert!(!text.contains('\n'), "one line: {}", text);
+            proptest::prop_assert_eq!(serde_json::from_str::<Step>(&text).unwrap(), step);
+        }
     }
 }
