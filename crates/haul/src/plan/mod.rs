@@ -92,6 +92,9 @@ pub(crate) struct Walked {
 
 /// Where steps go: to an executor, or to a caller who looks at them.
 pub(crate) trait Outlet: Clone + Send + Sync + 'static {
+    /// It takes a step for each unchanged file too. Otherwise the planner counts and tells those that their listed facts settle.
+    const TAKES_UNCHANGED: bool = false;
+
     /// Takes a step.
     fn take(&self, step: Step) -> impl Future<Output = ()> + Send;
 }
@@ -202,7 +205,7 @@ impl Planner {
     }
 
     /// One walk over both sides, to its end or to where the job stops.
-    pub async fn walk(self: &Arc<Self>, pass: Pass, out: &impl Outlet) -> Walked {
+    pub async fn walk<O: Outlet>(self: &Arc<Self>, pass: Pass, out: &O) -> Walked {
         let mut walked = Walked::default();
         let mut pairs = match self.pairs() {
             Ok(pairs) => pairs,
@@ -215,7 +218,9 @@ impl Planner {
         let mut src_files = 0u64;
         let mut last: Option<Key> = None;
         while !self.ledger.stopping() {
-            src_files += self.pass_by_unchanged(&mut pairs, pass, &mut last);
+            if !O::TAKES_UNCHANGED {
+                src_files += self.pass_by_unchanged(&mut pairs, pass, &mut last);
+            }
             if self.is_paused() && last.is_some() {
                 (walked.whole, walked.paused) = (true, true);
                 break;

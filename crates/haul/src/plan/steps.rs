@@ -19,6 +19,9 @@ const AHEAD: usize = 1024;
 /// What `job` comes to between the ends of `cx`, as it is decided; nothing is done. The sides are listed no faster than the
 /// steps are taken.
 ///
+/// There is a step for each key that the job decides about, unchanged ones too: of what only the destination has, a copy and a move
+/// tell files, with [`haul_core::job::Tell::extra`]. What is left out, or could not be seen, has no step; the sink hears of it.
+///
 /// Steps of files come in the order of their keys, but for those whose comparison had to ask a store, renamed files and further
 /// names of files, which come at the end. Errors go to the sink and into [`Steps::report`]: a step that deletes rests on nothing
 /// once there is one.
@@ -85,6 +88,8 @@ struct Shown {
 }
 
 impl Outlet for Shown {
+    const TAKES_UNCHANGED: bool = true;
+
     async fn take(&self, step: Step) {
         self.links.will_be(&step);
         // Fails only when nobody looks any more.

@@ -394,6 +394,21 @@ async fn ten_thousand_files_in_many_directories() {
     assert_eq!(b.tree("src"), b.tree("dst"));
 }
 
+/// More than a batch of them wait at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_unchanged_file_is_looked_at() {
+    let mut b = Bench::new();
+    (0..3000).for_each(|i| _ = b.file(&format!("src/{i}"), "", 5));
+    b.job.attributes.keep.perms = true;
+    b.job.attributes.keep.xattrs = true;
+    assert_eq!(b.run(Verb::Copy).await.totals.transfers, 3000);
+    for dry_run in [true, false] {
+        b.job.dry_run = dry_run;
+        let report = b.run(Verb::Copy).await;
+        assert_eq!((report.totals.unchanged, report.totals.transfers), (3000, 0), "dry run: {dry_run}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_in_a_circle_is_one_error_and_the_rest_is_copied() {
     let mut b = Bench::new();
