@@ -165,8 +165,8 @@ impl Run {
             (Ok(()), Task::One { from, to }) => {
                 self.one(from, to, &executor).await;
                 executor.clear_stages().await;
-                executor.delete_moved_sources(true).await;
-                executor.delete_redundant().await;
+                executor.moved.delete(true).await;
+                executor.deleter.delete_redundant().await;
             }
         }
         self.rest().await;
@@ -190,7 +190,7 @@ impl Run {
         self.index.open(&self.cx, self.planner.uses_of_index()).await;
         if deletes_first {
             executor.walked(self.pass(Pass::DeletesOnly, executor).await);
-            executor.delete_pending().await;
+            executor.deleter.delete_pending().await;
             if later {
                 executor.delete_extra_dirs().await;
                 self.see_root(executor).await;
@@ -203,11 +203,11 @@ impl Run {
         executor.walked(self.pass(Pass::Transfers, executor).await);
         executor.settle_links().await;
         executor.clear_stages().await;
-        executor.delete_moved_sources(true).await;
+        executor.moved.delete(true).await;
         if deletes && self.job.deletes.when != DeleteWhen::Before {
-            executor.delete_pending().await;
+            executor.deleter.delete_pending().await;
         }
-        executor.delete_redundant().await;
+        executor.deleter.delete_redundant().await;
         // What the deletions before left is not tried again.
         executor.finish_dirs(deletes && !later).await;
     }
@@ -218,7 +218,7 @@ impl Run {
             return;
         }
         executor.walked(self.pass(Pass::DeletesOnly, executor).await);
-        executor.delete_pending().await;
+        executor.deleter.delete_pending().await;
         executor.finish_dirs(true).await;
     }
 

@@ -153,7 +153,7 @@ impl Executor {
         let batches: Vec<Vec<_>> = here.chunks(self.cx.copy_batch()).map(<[_]>::to_vec).collect();
         let published = futures::stream::iter(batches).map(|batch| self.publish_batch(batch));
         published.buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
-        self.delete_moved_sources(false).await;
+        self.moved.delete(false).await;
     }
 
     async fn publish_batch(&self, batch: Vec<(Order, Key, Arrived)>) {

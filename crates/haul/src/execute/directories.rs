@@ -147,7 +147,7 @@ impl Executor {
             return;
         }
         for key in self.dirs.missing() {
-            if self.is_full() {
+            if self.full.is_full() {
                 return;
             }
             match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
@@ -156,7 +156,7 @@ impl Executor {
                     self.dirs.made(&key);
                     self.ledger.tell(Event::DirMade { key });
                 }
-                Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.no_room(error.with_key(&key))),
+                Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.full.no_room(error.with_key(&key))),
                 Err(error) => self.ledger.error(error.with_key(&key)),
             }
         }
@@ -176,9 +176,9 @@ impl Executor {
             return;
         }
         let mut left = self.ledger.may_still_delete(&self.job.deletes);
-        self.keep_to(&mut left, &mut extra);
+        self.deleter.keep_to(&mut left, &mut extra);
         for batch in extra.chunks(DELETE_BATCH) {
-            if !self.may_still_delete().await {
+            if !self.deleter.may_still_delete().await {
                 return;
             }
             let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
@@ -204,7 +204,7 @@ impl Executor {
         if self.job.attributes.no_update_dir_mtime || !caps.set_dir_mtime {
             return;
         }
-        let set = self.dirs.take_other_times(&self.rules).into_iter().map(|(key, mtime, meta)| async move {
+        let set = self.dirs.take_other_times(self.planner.rules()).into_iter().map(|(key, mtime, meta)| async move {
             let meta = meta.as_deref().filter(|_| self.job.attributes.metadata);
             match self.cx.dst.set_meta(&key, Some(mtime), meta).await {
                 // Another program may have removed it meanwhile; nothing is lost by that.
@@ -240,7 +240,7 @@ impl Executor {
         }
         let time = !self.job.attributes.no_update_dir_mtime;
         let differ = |src: Option<&Posix>, dst: Option<&Posix>| self.attributes.dir_differs(src, dst);
-        for level in self.dirs.take_levels(&self.rules, time, differ) {
+        for level in self.dirs.take_levels(self.planner.rules(), time, differ) {
             let item = |due: &Due| {
                 let item = self.attributes.item(&Entry::dir(due.key.clone()), &due.key, due.mtime);
                 AttributesItem { new: due.new, ..item }

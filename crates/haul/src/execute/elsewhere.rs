@@ -66,10 +66,8 @@ impl Executor {
         self.ledger.decided_of(src, to, decision, differs);
         // Not where it is the very file that was found.
         let Some(dst) = dst.filter(|dst| dst.version.is_some() && dst.version != found.entry.version) else { return };
-        if self.job.elsewhere.drop_spare
-            && let Err(error) = self.redundant.push(dst.clone().into())
-        {
-            self.ledger.error(error);
+        if self.job.elsewhere.drop_spare {
+            self.deleter.take_redundant(dst.clone().into());
         }
     }
 

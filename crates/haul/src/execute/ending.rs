@@ -2,13 +2,30 @@
 //! removed, what one may is counted.
 
 use super::Executor;
+use haul_core::{ErrorKind, job::Fsync};
 
 impl Executor {
     /// Ends the job, once all that was begun has ended.
     pub async fn end(&self) {
         self.force_to_device().await;
-        self.say_if_full().await;
+        self.full.say().await;
         self.end_journal().await;
+    }
+
+    /// `--fsync end`: what was written is on the device before the job says that it is done.
+    async fn force_to_device(&self) {
+        if self.job.write.fsync != Fsync::End {
+            return;
+        }
+        for (at, store) in std::iter::once(&self.cx.dst).chain(&self.cx.backup).enumerate() {
+            let Some(admin) = store.admin() else { continue };
+            match admin.sync().await {
+                // Nothing had to be kept, so that nobody made the folder for it.
+                Err(error) if at > 0 && error.kind() == ErrorKind::DirNotFound => {}
+                Err(error) if error.kind() != ErrorKind::Unsupported => self.ledger.error(error),
+                _ => {}
+            }
+        }
     }
 
     /// Ends the journal. After a run in which all went well, what earlier runs left half sent has no use any more: the

@@ -89,7 +89,7 @@ impl Executor {
         self.dirs.written(&src.key);
         self.ledger.tell(Event::Linked { key: src.key.clone(), to: leader.clone() });
         if self.job.moves() {
-            self.delete_source(Gone { size: 0, ..src.clone().into() });
+            self.moved.push(Gone { size: 0, ..src.clone().into() });
         }
     }
 

@@ -12,6 +12,7 @@ mod elsewhere;
 mod ending;
 mod full;
 mod linker;
+mod moved;
 mod pending;
 mod starts;
 mod transfers;
@@ -29,25 +30,24 @@ use crate::{
     looks::Due,
     part::MayDelete,
     plan::{Outlet, Planner, Walked, forbidden},
-    spool::Gone,
     transfer::{Mover, Order},
 };
-use deletions::Redundant;
+use deletions::Deleter;
 use dirs::Dirs;
 use elsewhere::Outcome;
 use futures::future::BoxFuture;
 use haul_core::{
     Entry, ErrorKind, Key,
     attributes::Differs,
-    compare::{Reason, Rules},
+    compare::Reason,
     event::Event,
-    job::{DeleteWhen, Job},
+    job::Job,
     plan::{self, Action, Step},
 };
 use haul_store::CopyHow;
-use pending::PendingDeletes;
+use moved::MovedSources;
 use starts::Starts;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use working::Orders;
 
 /// Steps that are done as they come.
@@ -68,7 +68,6 @@ pub(crate) struct Executor {
     job: Arc<Job>,
     cx: Cx,
     ledger: Arc<Ledger>,
-    rules: Rules,
     attributes: Arc<Attributes>,
     index: Arc<Index>,
     consent: Consent,
@@ -76,19 +75,16 @@ pub(crate) struct Executor {
     planner: Arc<Planner>,
     mover: Mover,
     starts: Starts,
-    pending: PendingDeletes,
-    /// Files of the destination that `--compare-dest` has too.
-    redundant: Redundant,
-    dirs: Dirs,
+    /// What only the destination has.
+    pub deleter: Deleter,
+    dirs: Arc<Dirs>,
     links: Arc<HardLinks>,
-    /// Moved sources, to be deleted in batches.
-    moved_sources: Mutex<Vec<Gone>>,
+    /// What a move deletes at the source.
+    pub moved: MovedSources,
     /// Files that wait for their names.
     delayed: delayed::Delayed,
-    /// Files that failed with "no space".
+    /// What is said where there is no room.
     full: full::Full,
-    /// Asked before anything is deleted at the destination.
-    may_delete: Option<Arc<dyn MayDelete>>,
 }
 
 impl Executor {
@@ -102,11 +98,15 @@ impl Executor {
         planner: &Arc<Planner>,
         mover: Mover,
     ) -> Executor {
+        let dirs = Arc::<Dirs>::default();
+        let keeps = attributes.keep.is_some();
         Executor {
+            deleter: Deleter::new(job, cx, ledger, index, &dirs, &mover.backup, keeps),
+            moved: MovedSources::new(job, cx, ledger),
+            full: full::Full::new(&cx.dst, ledger),
             mover,
-            rules: *planner.rules(),
+            dirs,
             links: planner.links().clone(),
-            pending: PendingDeletes::new(&job.deletes),
             consent: Consent::new(cx),
             job: job.clone(),
             cx: cx.clone(),
@@ -115,38 +115,20 @@ impl Executor {
             index: index.clone(),
             planner: planner.clone(),
             starts: Starts::new(&job.limits),
-            redundant: Redundant::default(),
-            dirs: Dirs::default(),
-            moved_sources: Mutex::default(),
             delayed: delayed::Delayed::default(),
-            full: full::Full::default(),
-            may_delete: None,
         }
     }
 
     /// This executor, which asks before it deletes.
     pub fn asking(self, may_delete: Option<Arc<dyn MayDelete>>) -> Executor {
-        Executor { may_delete, ..self }
-    }
-
-    /// Errors: nothing may be deleted any more, and why.
-    async fn check_may_delete(&self) -> haul_core::Result<()> {
-        match &self.may_delete {
-            Some(may_delete) => may_delete.ask().await,
-            None => Ok(()),
-        }
-    }
-
-    /// False, with the reason among the errors, if nothing may be deleted any more.
-    async fn may_still_delete(&self) -> bool {
-        self.check_may_delete().await.map_err(|error| self.ledger.error(error)).is_ok()
+        Executor { deleter: self.deleter.asking(may_delete), ..self }
     }
 
     /// Does a step, or hands it to the part that does it.
     async fn take(self: &Arc<Self>, step: Step, orders: &Orders) {
         match step.action {
             _ if step.is_dir() => Box::pin(self.directory(step)).await,
-            Action::Delete => Box::pin(self.doom(step)).await,
+            Action::Delete => Box::pin(self.deleter.take(step)).await,
             Action::Rename => self.rename(step, orders).await,
             _ => self.file(step, orders).await,
         }
@@ -199,19 +181,6 @@ impl Executor {
         }
     }
 
-    /// Puts a file of the destination on the list of pending deletions.
-    async fn doom(&self, step: Step) {
-        self.ledger.decided(&step);
-        let Some(dst) = step.dst else { return };
-        if let Err(error) = self.pending.push(dst.into()) {
-            self.ledger.error(error);
-        }
-        let during = self.job.deletes.when == DeleteWhen::During;
-        if during && self.ledger.source_has_files() && self.pending.fills_a_batch() {
-            self.delete_pending().await;
-        }
-    }
-
     /// Renames a file of the destination. If the store can't, the file is copied from the source and the old one deleted.
     fn rename<'a>(self: &'a Arc<Self>, step: Step, orders: &'a Orders) -> BoxFuture<'a, ()> {
         Box::pin(async move {
@@ -219,7 +188,7 @@ impl Executor {
             if !self.is_renamed(&src, &old).await {
                 let out = Done { executor: self.clone(), orders: orders.clone() };
                 self.planner.file(plan::missing(src, &self.job), &out).await;
-                self.doom(plan::extra(old, true)).await;
+                self.deleter.take(plan::extra(old, true)).await;
             }
         })
     }
@@ -248,13 +217,7 @@ impl Executor {
 
     /// Tells the index that a key of the destination is about to be written or deleted.
     async fn will_write(&self, key: &Key) {
-        if let Some(index) = self.index.get() {
-            index.will_change(key).await;
-            // The existing file may be backed up under another name first.
-            if let Some(kept) = self.backup().kept_in(&self.cx.dst, key) {
-                index.will_change(&kept).await;
-            }
-        }
+        self.index.will_write(&self.cx.dst, key, self.backup()).await;
     }
 
     /// Notes that a walk ended, whole or early.
@@ -271,7 +234,7 @@ impl Executor {
             return;
         }
         if self.consent.to("delete", &src.key) {
-            self.delete_source(src.clone().into());
+            self.moved.push(src.clone().into());
         }
     }
 
