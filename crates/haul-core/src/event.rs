@@ -260,76 +260,11 @@ impl Sink for NoSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Algo, ErrorKind, Retry};
-    use proptest::{collection::vec, option, prelude::*, sample::select};
-    use std::sync::Arc;
-
-    fn key() -> impl Strategy<Value = Key> {
-        let bytes = || prop_oneof![vec(any::<u8>(), 0..12), "[a-zé/\n\"]{0,8}".prop_map(String::into_bytes)];
-        prop_oneof![bytes().prop_map(Key::new), bytes().prop_map(Key::symlink)]
-    }
-
-    fn error() -> impl Strategy<Value = ErrorReport> {
-        let kinds = select(vec![ErrorKind::NotFound, ErrorKind::Busy, ErrorKind::DirNotFound, ErrorKind::Io]);
-        let retry = prop_oneof![
-            Just(Retry::Never),
-            Just(Retry::Backoff),
-            (any::<u32>(), 0..1_000_000_000u32).prop_map(|(s, n)| Retry::After(Duration::new(s.into(), n)))
-        ];
-        (kinds, retry, ".{0,6}", ".{0,20}", option::of(key())).prop_map(|(kind, retry, op, message, key)| {
-            let error = Error::new(kind, op, message).with_retry(retry);
-            Arc::new(match key {
-                Some(key) => error.with_key(&key),
-                None => error,
-            })
-        })
-    }
-
-    fn reason() -> impl Strategy<Value = Reason> {
-        select(vec![
-            Reason::Missing,
-            Reason::Extra,
-            Reason::StoredAfterChange,
-            Reason::Hash(Algo::Md5Text),
-            Reason::Hash(Algo::Blake3),
-            Reason::Attributes(Differs { mtime: true, acls: true, ..Differs::default() }),
-        ])
-    }
-
-    fn difference() -> impl Strategy<Value = Difference> {
-        let what = select(vec![FileType::File, FileType::Dir, FileType::Link, FileType::Device, FileType::Special]);
-        (what, any::<[bool; 10]>()).prop_map(
-            |(what, [new, size, mtime, perms, executable, owner, group, atime, xattrs, acls])| Difference {
-                what,
-                new,
-                size,
-                mtime,
-                perms,
-                executable,
-                owner,
-                group,
-                atime,
-                xattrs,
-                acls,
-            },
-        )
-    }
-
-    fn facts() -> impl Strategy<Value = Facts> {
-        let time = || any::<i64>().prop_map(|nanos| Mtime(i128::from(nanos) * 3));
-        let target = option::of(vec(any::<u8>(), 0..6).prop_map(Vec::into_boxed_slice));
-        let numbers = (any::<[u32; 4]>(), any::<[(u32, u32); 2]>(), any::<[u64; 2]>());
-        let posix = (numbers, time(), target).prop_map(
-            |(([mode, uid, gid, nlink], [rdev, dev], [ino, size]), atime, target)| {
-                Box::new(Posix { mode, uid, gid, rdev, nlink, dev, ino, atime, size, target })
-            },
-        );
-        (option::of(time()), option::of(posix)).prop_map(|(mtime, posix)| Facts { mtime, posix })
-    }
-
-    fn side() -> impl Strategy<Value = Side> {
-        select(vec![Side::Src, Side::Dst])
-    }
+    use crate::{
+        Algo,
+        samples::{difference, error, facts, key, reason, side},
+    };
+    use proptest::{option, prelude::*, sample::select};
 
     /// One of each kind of event.
     fn all() -> impl Strategy<Value = Vec<Event>> {

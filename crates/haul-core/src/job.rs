@@ -1,11 +1,16 @@
 //! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted, and when to
 //! stop. Each group of fields answers one question; a front end fills them in, and the engine acts on them.
+//!
+//! A job can be written down and read again. What isn't written has its default; a field that nobody knows is an error, since
+//! leaving it out could delete what it keeps. Filter, stores and secrets are no part of a job.
 
 use crate::{Entry, Mtime, keep::Keep, links::SourceLinks, part::Part};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One job, whatever its two sides are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Job {
     /// What to do.
     pub verb: Verb,
@@ -56,7 +61,8 @@ impl Job {
 }
 
 /// What a job does with the pairs it finds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verb {
     /// Copies new and changed files; deletes nothing.
     #[default]
@@ -70,7 +76,8 @@ pub enum Verb {
 }
 
 /// When two files of one name are the same.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Compare {
     /// The facts that decide.
     pub by: CompareBy,
@@ -87,7 +94,8 @@ pub struct Compare {
 }
 
 /// The facts by which two files differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CompareBy {
     /// Size and modification time; a hash when only the times differ.
     #[default]
@@ -101,7 +109,8 @@ pub enum CompareBy {
 }
 
 /// What a modification time is to a comparison.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Times {
     /// Evidence: another time means that the content may have changed.
     #[default]
@@ -117,7 +126,8 @@ pub enum Times {
 }
 
 /// How to treat files that the destination already has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Existing {
     /// Never touch it (`--ignore-existing`).
     pub ignore: bool,
@@ -160,14 +170,16 @@ impl Default for Existing {
 }
 
 /// How a file that grew is continued.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Append {
     /// Compare the existing bytes first; a file that differs in them is transferred whole (`--append-verify`).
     pub verify: bool,
 }
 
 /// What happens to a file, directory or symlink of the destination where the source has something of another kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OtherKinds {
     /// It stays, and transferring the other is an error. Directories are made and compared at the end.
     #[default]
@@ -187,7 +199,8 @@ impl OtherKinds {
 }
 
 /// What is deleted, when, and how much of it at most.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Deletes {
     /// When.
     pub when: DeleteWhen,
@@ -216,7 +229,8 @@ pub struct Deletes {
 }
 
 /// When deletions happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DeleteWhen {
     /// Before the first transfer (`--delete-before`).
     Before,
@@ -228,7 +242,8 @@ pub enum DeleteWhen {
 }
 
 /// What happens when there is more to delete than the limit allows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BeyondMax {
     /// Nothing is deleted.
     #[default]
@@ -238,7 +253,8 @@ pub enum BeyondMax {
 }
 
 /// Alternate places for the same content. The places themselves are in the job's context.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Elsewhere {
     /// Recognise renamed files at the destination (`--track-renames`).
     pub renamed: Option<RenameBy>,
@@ -253,7 +269,8 @@ pub struct Elsewhere {
 }
 
 /// How a renamed file is recognised (`--track-renames-strategy`): everything that is on must agree, and the size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RenameBy {
     /// Same hash.
     pub hash: bool,
@@ -264,7 +281,8 @@ pub struct RenameBy {
 }
 
 /// How the two sides are listed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Listing {
     /// Which keys the job is about, where it is only a part of one.
     pub part: Part,
@@ -280,7 +298,8 @@ pub struct Listing {
 }
 
 /// How haul finds out what the destination has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lookup {
     /// In the cheapest way.
     #[default]
@@ -292,7 +311,8 @@ pub enum Lookup {
 }
 
 /// What happens at mount points below the root.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mounts {
     /// They are listed like any directory.
     #[default]
@@ -304,7 +324,8 @@ pub enum Mounts {
 }
 
 /// How to treat directories.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Dirs {
     /// Create empty source directories too (`--create-empty-src-dirs`).
     pub create_empty: bool,
@@ -317,7 +338,8 @@ pub struct Dirs {
 }
 
 /// Whether the root itself is part of the job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Root {
     /// It gets the source's attributes if those are kept, and isn't reported.
     #[default]
@@ -329,7 +351,8 @@ pub enum Root {
 }
 
 /// How to treat symlinks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Links {
     /// How the source's store shows them.
     pub source: SourceLinks,
@@ -341,7 +364,8 @@ pub struct Links {
 }
 
 /// What is copied besides the bytes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Attributes {
     /// Attributes of file systems to keep.
     pub keep: Keep,
@@ -365,7 +389,8 @@ pub struct Attributes {
 }
 
 /// How files are written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Write {
     /// When a file gets its name.
     pub publish: Publish,
@@ -404,7 +429,8 @@ impl Default for Write {
 }
 
 /// When a file gets its name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Publish {
     /// When it is complete.
     #[default]
@@ -416,7 +442,8 @@ pub enum Publish {
 }
 
 /// When written data is forced to the device (`--fsync`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fsync {
     /// When the kernel decides to.
     #[default]
@@ -428,7 +455,8 @@ pub enum Fsync {
 }
 
 /// When to stop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Stop after this many bytes (`--max-transfer`).
     pub transfer: Option<u64>,
@@ -447,7 +475,8 @@ impl Default for Limits {
 }
 
 /// What happens when a limit is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cutoff {
     /// Stop at once.
     #[default]
@@ -459,7 +488,8 @@ pub enum Cutoff {
 }
 
 /// How much happens at once, in which order, and how often it is tried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Pace {
     /// Files transferred at once (`--transfers`); `None` lets haul choose.
     pub transfers: Option<usize>,
@@ -498,7 +528,8 @@ impl Default for Pace {
 }
 
 /// In which order waiting transfers start (`--order-by`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
     /// By size in bytes.
     Size,
@@ -509,7 +540,8 @@ pub enum Order {
 }
 
 /// `--order-by FIELD,DIRECTION[,PERCENT]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OrderBy {
     /// The field.
     pub by: Order,
@@ -520,7 +552,8 @@ pub struct OrderBy {
 }
 
 /// Which symlinks of a local source are read, so that events say where they point.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Targets {
     /// None.
     #[default]
@@ -532,7 +565,8 @@ pub enum Targets {
 }
 
 /// What the sink hears besides what is done.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Tell {
     /// Nothing of symlinks that are neither followed nor kept (`--skip-links`).
     pub no_links: bool,
@@ -559,6 +593,39 @@ impl Tell {
             Some(false) => !self.no_specials,
             // Only asked for where it makes a difference.
             None => !(self.no_links && self.no_specials),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{from_str, from_value, json};
+
+    proptest! {
+        #[test]
+        fn every_job_comes_back_from_its_text(job in crate::samples::any_job()) {
+            let text = serde_json::to_string(&job).unwrap();
+            prop_assert_eq!(from_str::<Job>(&text).unwrap(), job);
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_has_its_default() {
+        assert_eq!(from_str::<Job>("{}").unwrap(), Job::default());
+        let short = json!({"verb": "sync", "deletes": {"max": 3}, "pace": {"order_by": {"by": "size", "descending": true, "mixed": null}}});
+        let job = Job::new(Verb::Sync).with(|job| {
+            job.deletes.max = Some(3);
+            job.pace.order_by = Some(OrderBy { by: Order::Size, descending: true, mixed: None });
+        });
+        assert_eq!(from_value::<Job>(short).unwrap(), job);
+    }
+
+    #[test]
+    fn what_nobody_knows_is_an_error() {
+        for unknown in [json!({"delete": false}), json!({"deletes": {"never": true}}), json!({"verb": "purge"})] {
+            assert!(from_value::<Job>(unknown.clone()).is_err(), "{unknown}");
         }
     }
 }

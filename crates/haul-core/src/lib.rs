@@ -29,6 +29,8 @@ pub mod presence;
 pub mod quickxor;
 pub mod ranges;
 pub mod refine;
+#[cfg(test)]
+mod samples;
 pub mod text;
 pub mod units;
 pub mod wire;

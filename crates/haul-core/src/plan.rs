@@ -2,6 +2,7 @@
 
 use crate::{
     Entry, Key,
+    attributes::Differs,
     compare::{Difference, FileType, Reason, Verdict},
     job::Job,
 };
@@ -61,30 +62,41 @@ pub enum Action {
 ///
 /// To keep a directory of both sides means to give it the source's time and attributes in the end; to keep one that only the
 /// destination has means to leave it those that it has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     /// What to do.
     pub action: Action,
     /// The source's entry, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub src: Option<Entry>,
     /// The destination's entry, if it has one; of a renamed file, the one under its old name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst: Option<Entry>,
     /// Why.
     pub why: Reason,
     /// Its key at the destination, where that isn't the source's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Key>,
     /// In what the two sides differ, by their listed facts.
+    #[serde(default)]
     pub differs: Difference,
     /// By its listed facts it is kept, but attributes that no listing has must still be compared.
+    #[serde(default, skip_serializing_if = "crate::wire::is_false")]
     pub look: bool,
     /// The file of an alternate destination, which may be taken instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Box<Elsewhere>>,
+    /// The destination's key that a further name of a file is linked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_to: Option<Key>,
 }
 
 impl Step {
     /// A step with these facts and no others.
     pub fn new(action: Action, src: Option<Entry>, dst: Option<Entry>, why: Reason) -> Step {
-        Step { action, src, dst, why, to: None, differs: Difference::default(), look: false, elsewhere: None }
+        let differs = Difference::default();
+        Step { action, src, dst, why, to: None, differs, look: false, elsewhere: None, link_to: None }
     }
 
     /// Its key at the destination.
@@ -92,10 +104,16 @@ impl Step {
         let listed = self.src.as_ref().or(self.dst.as_ref()).map(|entry| &entry.key);
         self.to.as_ref().or(listed)
     }
+
+    /// True for a step about a directory.
+    pub fn is_dir(&self) -> bool {
+        self.src.as_ref().or(self.dst.as_ref()).is_some_and(Entry::is_dir)
+    }
 }
 
 /// A file of an alternate destination, and what can be done with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Elsewhere {
     /// Number of the alternate destination: those to compare with come first, then those to take from.
     pub place: usize,
@@ -108,7 +126,8 @@ pub struct Elsewhere {
 }
 
 /// What can be done with the file of an alternate destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum UseAs {
     /// The destination needs no file of its own.
     Instead,
@@ -160,6 +179,15 @@ pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, job: &Job) -> (Actio
     }
 }
 
+/// What to do about a file that is kept by its listed facts because of `same` ([`Step::look`]), once it is found in which attributes
+/// it differs.
+pub fn looked(same: Reason, found: Differs) -> (Action, Reason) {
+    match found.any() {
+        true => (Action::Touch, Reason::Attributes(found)),
+        false => (Action::Keep, same),
+    }
+}
+
 /// What to do about a file that only the destination has. Call it only for keys that are proved to be missing from the source.
 pub fn extra(dst: Entry, delete: bool) -> Step {
     let action = if delete { Action::Delete } else { Action::Keep };
@@ -196,6 +224,13 @@ mod tests {
     }
 
     #[test]
+    fn what_was_looked_at_is_kept_or_gets_attributes() {
+        assert_eq!(looked(Reason::Mtime, Differs::default()), (Action::Keep, Reason::Mtime));
+        let found = Differs { xattrs: true, ..Differs::default() };
+        assert_eq!(looked(Reason::Mtime, found), (Action::Touch, Reason::Attributes(found)));
+    }
+
+    #[test]
     fn a_further_name_is_linked_unless_what_is_there_must_stay() {
         let (at, default) =
             (|secs| Entry { mtime: Some(crate::Mtime(secs)), ..Entry::file(Key::new("k"), 1) }, Job::default());
@@ -214,5 +249,14 @@ mod tests {
         });
         assert_eq!(say(None, false, &job), (Action::Keep, Reason::NotExisting));
         assert_eq!(say(Some(&at(5)), false, &job), (Action::Refuse, Reason::Linked));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_step_comes_back_from_its_text(step in crate::samples::step()) {
+            let text = serde_json::to_string(&step).unwrap();
+            proptest::prop_assert!(!text.contains('\n'), "one line: {}", text);
+            proptest::prop_assert_eq!(serde_json::from_str::<Step>(&text).unwrap(), step);
+        }
     }
 }

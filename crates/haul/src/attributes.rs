@@ -1,10 +1,10 @@
 //! Attributes of files in a job between file systems: what is kept, and in what two files differ. What goes along with the
 //! bytes is set by the store while it copies, the rest by the executor.
 
-use crate::Cx;
+use crate::{Cx, ledger::Ledger, transfer::cancelled};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Mtime, Posix, Result,
-    attributes::{self, Carried, Rights, What, Why},
+    attributes::{self, Carried, Rights, UnkeptCounts, What, Why},
     chmod::Chmod,
     compare::{Difference, Rules},
     job::Job,
@@ -24,7 +24,7 @@ pub struct Attributes {
     /// What the user gives to everything as metadata.
     given: Option<Box<haul_core::Meta>>,
     /// What was asked for and has no effect, as an end has no such thing.
-    pub lacking: Option<&'static str>,
+    lacking: Option<&'static str>,
     /// The ends are on two machines: attributes are carried from one to the other.
     apart: bool,
 }
@@ -113,6 +113,17 @@ impl Attributes {
         Difference { perms: found.mode, owner: found.owner, group: found.group, ..differs }
     }
 
+    /// Says what could not be kept: once for each kind.
+    pub fn say_unkept(&self, ledger: &Ledger) {
+        if let Some(lacking) = self.lacking {
+            ledger.notice(None, lacking);
+        }
+        let counts: UnkeptCounts = ledger.report().totals.unkept.clone();
+        for ((what, why), count) in counts {
+            ledger.notice(None, words(what, why, count));
+        }
+    }
+
     /// True when a directory's attributes may have to be set.
     pub fn dir_differs(&self, src: Option<&Posix>, dst: Option<&Posix>) -> bool {
         let Some(keep) = &self.keep else { return false };
@@ -162,6 +173,16 @@ pub async fn ask(
     answers.into_iter().map(|carried| carried.and_then(|()| set.next().unwrap_or_else(|| Err(silent())))).collect()
 }
 
+/// Has the attributes of a batch compared, or set, between the ends of `cx`, unless the job is stopped; one answer for each item.
+pub async fn ask_ends(cx: &Cx, items: Vec<AttributesItem>, links: SourceLinks, set: bool) -> Vec<Result<Attributed>> {
+    let count = items.len();
+    tokio::select! {
+        biased;
+        () = cx.cancel.cancelled() => (0..count).map(|_| Err(cancelled())).collect(),
+        answers = ask(&*cx.src, &*cx.dst, items, links, set) => answers,
+    }
+}
+
 /// What to say where an end is no file system.
 fn lacking(job: &Job) -> Option<&'static str> {
     match (job.attributes.metadata, job.attributes.keep.hard_links) {
@@ -204,7 +225,7 @@ pub fn is_plain(entry: &Entry) -> bool {
 }
 
 /// What was not kept, of how many files, and why; one line.
-pub fn words(what: What, why: Why, count: u64) -> String {
+fn words(what: What, why: Why, count: u64) -> String {
     let s = if count == 1 { "" } else { "s" };
     let lost = match what {
         What::Owner => format!("owner of {count} file{s} not kept"),

@@ -1,7 +1,7 @@
 //! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
 
 use crate::{index::Known, journal::Journal};
-use haul_core::{event::Sink, filter::Filter};
+use haul_core::{Key, event::Sink, filter::Filter, plan::Action};
 use haul_store::{Meters, Store};
 use std::sync::{
     Arc,
@@ -38,10 +38,44 @@ pub struct Cx {
     pub known: Known,
 }
 
+impl Cx {
+    /// Files that are handed to the destination's store at once, where it copies by itself. At least 1.
+    pub(crate) fn copy_batch(&self) -> usize {
+        self.src.caps().copy_batch.min(self.dst.caps().copy_batch).max(1)
+    }
+}
+
 /// Asks a person about one change.
 pub trait Confirm: Send + Sync {
     /// May `what` (for example `delete`) be done to `key`? Blocks until answered.
-    fn ask(&self, what: &str, key: &haul_core::Key) -> bool;
+    fn ask(&self, what: &str, key: &Key) -> bool;
+}
+
+/// What a person says to changes; yes to all where nobody is asked.
+#[derive(Clone)]
+pub(crate) struct Consent(Option<Arc<dyn Confirm>>);
+
+impl Consent {
+    /// That of the person whom `cx` names.
+    pub fn new(cx: &Cx) -> Consent {
+        Consent(cx.confirm.clone())
+    }
+
+    /// May `what` be done to `key`?
+    pub fn to(&self, what: &str, key: &Key) -> bool {
+        let Some(confirm) = &self.0 else { return true };
+        // A question blocks this thread; transfers continue on the runtime's other threads.
+        tokio::task::block_in_place(|| confirm.ask(what, key))
+    }
+
+    /// May this be done to a file `key`? What isn't asked here is asked when it is done, or changes nothing.
+    pub fn to_action(&self, action: Action, key: &Key) -> bool {
+        match action {
+            Action::Copy => self.to("copy", key),
+            Action::Touch => self.to("update modification time", key),
+            _ => true,
+        }
+    }
 }
 
 /// Stops a job from outside: nothing new is started, what is running is given up without leaving half a file

@@ -2,7 +2,10 @@
 //! in. The first name of each is brought over like any file; the others wait for it and are linked to what it became.
 //! Holds the inodes that have several names, and those of their names that aren't settled yet; nothing else.
 
-use haul_core::{Entry, Key, Posix};
+use haul_core::{
+    Entry, Key, Posix,
+    plan::{Action, Step},
+};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard},
@@ -64,6 +67,13 @@ pub struct Turn {
     pub first: Vec<Name>,
 }
 
+impl Turn {
+    /// Nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.first.is_empty()
+    }
+}
+
 impl HardLinks {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
@@ -93,6 +103,17 @@ impl HardLinks {
         }
     }
 
+    /// Notes what a first name will be once this step is done.
+    pub fn will_be(&self, step: &Step) {
+        let Some(src) = &step.src else { return };
+        match step.action {
+            Action::Copy => self.there(src, None),
+            Action::Touch => self.there(src, step.dst.as_ref()),
+            Action::Keep if !step.why.is_left_alone() => self.there(src, step.dst.as_ref()),
+            _ => {}
+        }
+    }
+
     /// Lets a further name wait; gives it back where it is linked already to what its first name is there.
     pub fn wait(&self, src: Entry, dst: Option<Entry>) -> Option<Entry> {
         let inode = shared(&src)?;
@@ -106,6 +127,7 @@ impl HardLinks {
         None
     }
 
+    /// Names that waited, as far as it is settled what becomes of their first name.
     pub fn turn(&self) -> Turn {
         let mut turn = Turn::default();
         for group in self.state().groups.values_mut().filter(|group| !group.waiting.is_empty()) {

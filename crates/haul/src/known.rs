@@ -2,6 +2,7 @@
 
 use crate::{
     Cx,
+    backup::Backup,
     index::{RemoteIndex, Uses, Wrong},
 };
 use haul_core::{
@@ -9,6 +10,7 @@ use haul_core::{
     filter::Filter,
     job::{Job, Lookup},
 };
+use haul_store::Store;
 use std::sync::{Arc, OnceLock};
 
 /// What an index may be used for by a job that is about what `filter` lets through, and must know `all` that the destination has
@@ -41,6 +43,17 @@ impl Index {
     /// The index itself.
     pub fn get(&self) -> Option<&Arc<RemoteIndex>> {
         self.0.get()
+    }
+
+    /// A key of the destination is about to be written or deleted.
+    pub async fn will_write(&self, dst: &Arc<dyn Store>, key: &Key, backup: &Backup) {
+        if let Some(index) = self.get() {
+            index.will_change(key).await;
+            // The existing file may be backed up under another name first.
+            if let Some(kept) = backup.kept_in(dst, key) {
+                index.will_change(&kept).await;
+            }
+        }
     }
 
     /// The store said so of a key of the destination.

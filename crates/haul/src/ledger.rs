@@ -4,11 +4,11 @@ use crate::{Cancel, Report};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     attributes::Unkept,
-    compare::FileType,
+    compare::{Difference, FileType, Reason},
     event::{Event, Facts, LeftOut, Sink, StepId},
     filter::Filter,
     job::{BeyondMax, Deletes},
-    plan::Step,
+    plan::{Action, Step},
 };
 use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -22,6 +22,8 @@ pub(crate) struct Ledger {
     sink: Arc<dyn Sink>,
     cancel: Cancel,
     filter: Arc<Filter>,
+    /// What is decided will not be done.
+    dry_run: bool,
     /// Start nothing new; what runs may finish.
     winding_down: AtomicBool,
     /// A store can't be reached or doesn't know us, and that was told.
@@ -34,13 +36,15 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// An empty record of a job that `sink` hears of, that `cancel` stops, and that is about what `filter` lets through.
-    pub fn new(sink: Arc<dyn Sink>, cancel: Cancel, filter: Arc<Filter>) -> Self {
+    /// An empty record of a job that `sink` hears of, that `cancel` stops, and that is about what `filter` lets through; of a
+    /// `dry_run`, events say so.
+    pub fn new(sink: Arc<dyn Sink>, cancel: Cancel, filter: Arc<Filter>, dry_run: bool) -> Self {
         Ledger {
             report: Mutex::default(),
             sink,
             cancel,
             filter,
+            dry_run,
             winding_down: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
             next: AtomicU64::new(1),
@@ -74,10 +78,16 @@ impl Ledger {
     }
 
     /// Tells the sink what was decided about a file.
-    pub fn decided(&self, step: &Step, dry_run: bool) {
-        if let Some(event) = Event::decided(step, dry_run) {
+    pub fn decided(&self, step: &Step) {
+        if let Some(event) = Event::decided(step, self.dry_run) {
             self.tell(event);
         }
+    }
+
+    /// As [`Ledger::decided`], of a file of the source that is `to` at the destination.
+    pub fn decided_of(&self, src: &Entry, to: &Key, (action, why): (Action, Reason), differs: Difference) {
+        let (key, size, facts, dry_run) = (to.clone(), src.size, Facts::of(src), self.dry_run);
+        self.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
     }
 
     /// Tells of something of the source that the job leaves out.
@@ -228,7 +238,7 @@ mod tests {
 
     fn ledger() -> (Ledger, Arc<Heard>, Cancel) {
         let (heard, cancel) = (Arc::<Heard>::default(), Cancel::default());
-        (Ledger::new(heard.clone(), cancel.clone(), Arc::default()), heard, cancel)
+        (Ledger::new(heard.clone(), cancel.clone(), Arc::default(), false), heard, cancel)
     }
 
     fn error(kind: ErrorKind) -> Error {

@@ -1,17 +1,18 @@
-//! A job from start to end: a planner decides, an executor does, and only then is deleted. Reads like the life of an entry in
-//! ARCHITECTURE.md.
+//! A job from start to end: a planner decides, an executor does, and only then is deleted; a dry run only tells. Reads like the
+//! life of an entry in ARCHITECTURE.md.
 
 use crate::{
     Cx, Report,
     attributes::Attributes,
     backup::Backup,
     budget::Budget,
-    execute::{Done, Executor},
+    dry_run::DryRun,
+    execute::Executor,
     known::Index,
     ledger::Ledger,
     overlap,
-    part::{PartReport, Reached, Reins},
-    plan::{Pass, Planner},
+    part::{MayDelete, PartReport, Reached, Reins},
+    plan::{Pass, Planner, Taker, Walked},
     transfer::{Allowance, Mover},
 };
 use futures::future::LocalBoxFuture;
@@ -29,12 +30,7 @@ use tokio::task::JoinHandle;
 ///
 /// Errors are in the report: one file's error never stops the others, but any error keeps a sync from deleting.
 pub fn run(job: Job, cx: Cx) -> LocalBoxFuture<'static, Report> {
-    Box::pin(async move {
-        let run = Run::new(job, cx);
-        let clock = run.watch_time_limit();
-        run.whole().await;
-        run.end(clock).await
-    })
+    Box::pin(async move { Run::new(job, cx, None).to_end(Task::Whole).await })
 }
 
 /// Runs a job over the part of its keys that [`haul_core::job::Listing::part`] says, to its end or to where `reins` pause it. Runs
@@ -43,51 +39,48 @@ pub fn run(job: Job, cx: Cx) -> LocalBoxFuture<'static, Report> {
 /// [`haul_core::part::Part::Dirs`], after all others.
 pub fn run_part(job: Job, cx: Cx, reins: Reins) -> LocalBoxFuture<'static, PartReport> {
     Box::pin(async move {
-        let run = Run::held(job, cx, Some(reins.clone()));
-        let clock = run.watch_time_limit();
-        run.whole().await;
-        let report = run.end(clock).await;
-        let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
+        let report = Run::new(job, cx, Some(reins.clone())).to_end(Task::Whole).await;
         let reached = reins.take();
+        let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
         PartReport { report, reached: if cut { Reached::Unknown } else { reached } }
     })
 }
 
 /// Brings over one file under a name of its own (`copyto`, `moveto`, `copy FILE DIR`).
 pub fn run_one<'a>(job: Job, cx: Cx, from: &'a Key, to: &'a Key) -> LocalBoxFuture<'a, Report> {
-    Box::pin(async move {
-        let run = Run::new(job, cx);
-        let clock = run.watch_time_limit();
-        run.one(from, to).await;
-        run.end(clock).await
-    })
+    Box::pin(async move { Run::new(job, cx, None).to_end(Task::One { from, to }).await })
 }
 
 /// What a stopped job waits at most for disk threads to remove what they began.
 const AT_REST_WITHIN: Duration = Duration::from_secs(2);
+
+/// What a run is about.
+#[derive(Clone, Copy)]
+enum Task<'a> {
+    /// All that both sides have.
+    Whole,
+    /// One file, under a name of its own.
+    One { from: &'a Key, to: &'a Key },
+}
 
 /// A job under way.
 struct Run {
     job: Arc<Job>,
     cx: Cx,
     ledger: Arc<Ledger>,
+    attributes: Arc<Attributes>,
     index: Arc<Index>,
     planner: Arc<Planner>,
-    executor: Arc<Executor>,
+    budget: Budget,
+    may_delete: Option<Arc<dyn MayDelete>>,
+    time_limit: JoinHandle<()>,
 }
 
 impl Run {
-    fn new(job: Job, cx: Cx) -> Run {
-        Run::held(job, cx, None)
-    }
-
-    fn held(mut job: Job, cx: Cx, reins: Option<Reins>) -> Run {
+    fn new(mut job: Job, cx: Cx, reins: Option<Reins>) -> Run {
         let attributes = Arc::new(Attributes::new(&mut job, &cx));
-        let (job, ledger, index) = (
-            Arc::new(job),
-            Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone())),
-            Arc::<Index>::default(),
-        );
+        let ledger = Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), job.dry_run);
+        let (job, ledger, index) = (Arc::new(job), Arc::new(ledger), Arc::<Index>::default());
         let wants_metadata = job.attributes.metadata || !job.attributes.metadata_set.is_empty();
         if wants_metadata && !cx.dst.caps().meta && cx.dst.caps().attributes.is_none() {
             ledger.notice(None, format!("{} keeps no metadata of files: it isn't copied", cx.dst.locator()));
@@ -99,154 +92,216 @@ impl Run {
             Some(reins) => planner.reined(reins),
             None => planner,
         });
-        let told = ledger.clone();
-        let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || told.transfer_limit());
-        let hard = job.limits.cutoff == Cutoff::Hard;
-        let mover = Mover {
-            cx: cx.clone(),
-            job: job.clone(),
-            budget,
-            keep: attributes.keep.clone(),
-            backup: Backup::new(&job, &cx, attributes.keep.as_deref()),
-            allowance: job.limits.transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
-        };
-        let executor = Executor::new(&job, &cx, &ledger, &attributes, &index, &planner, mover).asking(may_delete);
-        Run { job, cx, ledger, index, planner, executor: Arc::new(executor) }
+        let time_limit = watch_time_limit(&job, &ledger, &cx);
+        Run { job, cx, ledger, attributes, index, planner, budget, may_delete, time_limit }
     }
 
-    fn watch_time_limit(&self) -> JoinHandle<()> {
-        let deadline = self.job.limits.duration.map(|limit| Instant::now() + limit);
-        let (ledger, cancel, hard) =
-            (self.ledger.clone(), self.cx.cancel.clone(), self.job.limits.cutoff == Cutoff::Hard);
-        tokio::spawn(async move {
-            let Some(deadline) = deadline else { return };
-            tokio::time::sleep_until(deadline.into()).await;
-            ledger.report().time_limit = true;
-            ledger.wind_down();
-            if hard {
-                cancel.cancel();
-            }
-        })
+    /// Runs to the end, done or told.
+    async fn to_end(self, task: Task<'_>) -> Report {
+        match self.job.dry_run {
+            true => self.tell(task).await,
+            false => self.execute(task).await,
+        }
+        self.index.end().await;
+        self.attributes.say_unkept(&self.ledger);
+        self.ledger.close()
     }
 
-    async fn whole(&self) {
-        if let Err(error) = overlap::check(&self.cx, self.job.verb).and_then(|()| self.check_backup()) {
-            return self.ledger.error(error);
+    /// Errors: the task must not be begun.
+    fn check(&self, task: Task<'_>) -> Result<()> {
+        match task {
+            Task::Whole => overlap::check(&self.cx, self.job.verb)?,
+            Task::One { from, to } => self.check_two_places(from, to)?,
         }
-        let looks = self.job.listing.lookup != Lookup::Never && !self.job.listing.no_traverse;
-        let deletes = self.job.verb == Verb::Sync && looks;
-        // A dry run tells of all in one walk.
-        let deletes_first = deletes && self.job.deletes.when == DeleteWhen::Before && !self.job.dry_run;
-        // What deletions change of directories is told with what else differs.
-        let later = deletes_first && self.job.tell.details && self.cx.dst.stat(&Key::new("")).await.is_ok();
-        if !later || self.job.deletes.alone {
-            self.see_root().await;
-        }
-        if self.job.deletes.alone {
-            return self.delete_alone().await;
-        }
-        if let Err(error) = self.executor.prepare_root().await {
-            return self.ledger.error(error);
-        }
-        self.index.open(&self.cx, self.planner.uses_of_index()).await;
-        if deletes_first {
-            self.pass(Pass::DeletesOnly).await;
-            self.executor.delete_pending().await;
-            if later {
-                self.executor.delete_extra_dirs().await;
-                self.see_root().await;
-            }
-            let goes_on = self.job.deletes.ignore_errors || self.job.deletes.errors_spare_transfers;
-            if self.ledger.stopping() || (self.ledger.report().error_count > 0 && !goes_on) {
-                return;
-            }
-        }
-        self.pass(Pass::Transfers).await;
-        self.executor.clear_stages().await;
-        self.executor.delete_moved_sources(true).await;
-        if deletes && self.job.deletes.when != DeleteWhen::Before {
-            self.executor.delete_pending().await;
-        }
-        self.executor.delete_redundant().await;
-        // What the deletions before left is not tried again.
-        self.executor.finish_dirs(deletes && !later).await;
-    }
-
-    fn check_backup(&self) -> Result<()> {
         overlap::check_backup(&self.cx, &self.job)
     }
 
-    /// Takes the job's root along, where it is part of the transfer.
-    async fn see_root(&self) {
-        let (orders, working) = self.executor.clone().start_working(false);
-        let out = Done { executor: self.executor.clone(), orders };
-        self.planner.see_root(&out).await;
-        drop(out);
-        self.executor.finish_working(working).await;
-    }
-
-    /// One walk over both sides, whose steps are done as they come.
-    async fn pass(&self, pass: Pass) {
-        let (orders, working) = self.executor.clone().start_working(self.job.pace.check_first);
-        let out = Done { executor: self.executor.clone(), orders };
-        let walked = self.planner.walk(pass, &out).await;
-        self.ledger.source_ended(walked.src_complete);
-        self.executor.walked(walked.whole);
-        self.planner.settle_renames(&out).await;
-        drop(out);
-        self.executor.finish_working(working).await;
-        if pass == Pass::Transfers {
-            self.executor.settle_links().await;
-        }
-    }
-
-    /// A job that only deletes.
-    async fn delete_alone(&self) {
-        // Where nothing is nothing goes.
-        if self.cx.dst.stat(&Key::new("")).await.is_err_and(|error| error.kind() == ErrorKind::DirNotFound) {
-            return;
-        }
-        self.pass(Pass::DeletesOnly).await;
-        self.executor.delete_pending().await;
-        self.executor.finish_dirs(true).await;
-    }
-
-    /// One file under a name of its own.
-    async fn one(&self, from: &Key, to: &Key) {
+    fn check_two_places(&self, from: &Key, to: &Key) -> Result<()> {
         let same_place = match (&self.cx.src.caps().domain, &self.cx.dst.caps().domain) {
             (Some(a), Some(b)) => a == b,
             _ => false,
         };
         if same_place && from == to {
             let message = format!("source and destination are the same file: {}", self.cx.src.locator());
-            return self.ledger.error(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
+            return Err(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
         }
-        if let Err(error) = self.check_backup() {
+        Ok(())
+    }
+
+    /// Tells what [`Run::execute`] would do, in one walk.
+    async fn tell(&self, task: Task<'_>) {
+        if let Err(error) = self.check(task) {
+            self.ledger.error(error);
+        } else {
+            let dry_run = Arc::new(DryRun::new(&self.job, &self.cx, &self.ledger, &self.planner));
+            match task {
+                Task::Whole => self.tell_whole(&dry_run).await,
+                Task::One { from, to } => self.one(from, to, &dry_run).await,
+            }
+        }
+        self.rest().await;
+    }
+
+    async fn tell_whole(&self, dry_run: &Arc<DryRun>) {
+        self.see_root(dry_run).await;
+        if self.job.deletes.alone {
+            if self.is_anything_there().await {
+                self.pass(Pass::DeletesOnly, dry_run).await;
+                dry_run.tell_extra_dirs().await;
+            }
+            return;
+        }
+        self.index.open(&self.cx, self.planner.uses_of_index()).await;
+        self.pass(Pass::Transfers, dry_run).await;
+        dry_run.settle_links().await;
+        if self.deletes() {
+            dry_run.tell_extra_dirs().await;
+        }
+    }
+
+    /// Does the task.
+    async fn execute(&self, task: Task<'_>) {
+        let executor = Arc::new(self.executor());
+        match (self.check(task), task) {
+            (Err(error), _) => self.ledger.error(error),
+            (Ok(()), Task::Whole) => self.execute_whole(&executor).await,
+            (Ok(()), Task::One { from, to }) => {
+                self.one(from, to, &executor).await;
+                executor.clear_stages().await;
+                executor.moved.delete(true).await;
+                executor.deleter.delete_redundant().await;
+            }
+        }
+        self.rest().await;
+        executor.end().await;
+    }
+
+    async fn execute_whole(&self, executor: &Arc<Executor>) {
+        let deletes = self.deletes();
+        let deletes_first = deletes && self.job.deletes.when == DeleteWhen::Before;
+        // What deletions change of directories is told with what else differs.
+        let later = deletes_first && self.job.tell.details && self.cx.dst.stat(&Key::new("")).await.is_ok();
+        if !later || self.job.deletes.alone {
+            self.see_root(executor).await;
+        }
+        if self.job.deletes.alone {
+            return self.delete_alone(executor).await;
+        }
+        if let Err(error) = executor.prepare_root().await {
             return self.ledger.error(error);
         }
         self.index.open(&self.cx, self.planner.uses_of_index()).await;
-        let (orders, working) = self.executor.clone().start_working(false);
-        let out = Done { executor: self.executor.clone(), orders };
+        if deletes_first {
+            executor.walked(self.pass(Pass::DeletesOnly, executor).await);
+            executor.deleter.delete_pending().await;
+            if later {
+                executor.delete_extra_dirs().await;
+                self.see_root(executor).await;
+            }
+            let goes_on = self.job.deletes.ignore_errors || self.job.deletes.errors_spare_transfers;
+            if self.ledger.stopping() || (self.ledger.report().error_count > 0 && !goes_on) {
+                return;
+            }
+        }
+        executor.walked(self.pass(Pass::Transfers, executor).await);
+        executor.settle_links().await;
+        executor.clear_stages().await;
+        executor.moved.delete(true).await;
+        if deletes && self.job.deletes.when != DeleteWhen::Before {
+            executor.deleter.delete_pending().await;
+        }
+        executor.deleter.delete_redundant().await;
+        // What the deletions before left is not tried again.
+        executor.finish_dirs(deletes && !later).await;
+    }
+
+    /// A job that only deletes.
+    async fn delete_alone(&self, executor: &Arc<Executor>) {
+        if !self.is_anything_there().await {
+            return;
+        }
+        executor.walked(self.pass(Pass::DeletesOnly, executor).await);
+        executor.deleter.delete_pending().await;
+        executor.finish_dirs(true).await;
+    }
+
+    fn executor(&self) -> Executor {
+        let told = self.ledger.clone();
+        let stop: Arc<dyn Fn() + Send + Sync> = Arc::new(move || told.transfer_limit());
+        let hard = self.job.limits.cutoff == Cutoff::Hard;
+        let mover = Mover {
+            cx: self.cx.clone(),
+            job: self.job.clone(),
+            budget: self.budget.clone(),
+            keep: self.attributes.keep.clone(),
+            backup: Backup::new(&self.job, &self.cx, self.attributes.keep.as_deref()),
+            allowance: self.job.limits.transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
+        };
+        Executor::new(&self.job, &self.cx, &self.ledger, &self.attributes, &self.index, &self.planner, mover)
+            .asking(self.may_delete.clone())
+    }
+
+    /// What only the destination has is to be deleted, and it is known what that is.
+    fn deletes(&self) -> bool {
+        let looks = self.job.listing.lookup != Lookup::Never && !self.job.listing.no_traverse;
+        self.job.verb == Verb::Sync && looks
+    }
+
+    /// False where there is no destination, so that nothing can be deleted.
+    async fn is_anything_there(&self) -> bool {
+        !self.cx.dst.stat(&Key::new("")).await.is_err_and(|error| error.kind() == ErrorKind::DirNotFound)
+    }
+
+    /// Takes the job's root along, where it is part of the transfer.
+    async fn see_root(&self, taker: &Arc<impl Taker>) {
+        let (out, working) = taker.start_working();
+        self.planner.see_root(&out).await;
+        drop(out);
+        taker.finish_working(working).await;
+    }
+
+    /// One walk over both sides, whose steps are taken as they come.
+    async fn pass(&self, pass: Pass, taker: &Arc<impl Taker>) -> Walked {
+        let (out, working) = taker.start_working();
+        let walked = self.planner.walk(pass, &out).await;
+        self.ledger.source_ended(walked.src_complete);
+        self.planner.settle_renames(&out).await;
+        drop(out);
+        taker.finish_working(working).await;
+        walked
+    }
+
+    /// One file under a name of its own.
+    async fn one(&self, from: &Key, to: &Key, taker: &Arc<impl Taker>) {
+        self.index.open(&self.cx, self.planner.uses_of_index()).await;
+        let (out, working) = taker.start_working();
         if let Err(error) = self.planner.one(from, to, &out).await {
             self.ledger.error(error);
         }
         drop(out);
-        self.executor.finish_working(working).await;
-        self.executor.clear_stages().await;
-        self.executor.delete_moved_sources(true).await;
-        self.executor.delete_redundant().await;
+        taker.finish_working(working).await;
     }
 
-    async fn end(self, clock: JoinHandle<()>) -> Report {
-        clock.abort();
+    /// The work has ended; what was stopped is given time to remove what it began.
+    async fn rest(&self) {
+        self.time_limit.abort();
         if self.cx.cancel.is_cancelled() {
             haul_store::disk::at_rest(AT_REST_WITHIN).await;
         }
-        self.executor.force_to_device().await;
-        self.executor.say_if_full().await;
-        self.executor.end_journal().await;
-        self.index.end().await;
-        self.executor.say_unkept();
-        self.ledger.close()
     }
+}
+
+/// Ends the job when its time is over.
+fn watch_time_limit(job: &Job, ledger: &Arc<Ledger>, cx: &Cx) -> JoinHandle<()> {
+    let deadline = job.limits.duration.map(|limit| Instant::now() + limit);
+    let (ledger, cancel, hard) = (ledger.clone(), cx.cancel.clone(), job.limits.cutoff == Cutoff::Hard);
+    tokio::spawn(async move {
+        let Some(deadline) = deadline else { return };
+        tokio::time::sleep_until(deadline.into()).await;
+        ledger.report().time_limit = true;
+        ledger.wind_down();
+        if hard {
+            cancel.cancel();
+        }
+    })
 }

@@ -135,7 +135,7 @@ impl Executor {
 
     /// Remembers what an earlier run left in a directory that both sides have.
     pub(super) async fn note_stage(&self, dir: &Key) {
-        if !self.delays_any() || self.job.dry_run {
+        if !self.delays_any() {
             return;
         }
         let stage = Key::new([dir.as_bytes(), STAGE].concat());
@@ -150,9 +150,10 @@ impl Executor {
         if here.is_empty() || self.cx.cancel.is_cancelled() {
             return;
         }
-        let batches = here.chunks(self.mover.copy_batch()).map(|batch| self.publish_batch(batch.to_vec()));
-        futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
-        self.delete_moved_sources(false).await;
+        let batches: Vec<Vec<_>> = here.chunks(self.cx.copy_batch()).map(<[_]>::to_vec).collect();
+        let published = futures::stream::iter(batches).map(|batch| self.publish_batch(batch));
+        published.buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+        self.moved.delete(false).await;
     }
 
     async fn publish_batch(&self, batch: Vec<(Order, Key, Arrived)>) {

@@ -1,35 +1,116 @@
 //! Carrying out deletions, once the job went well enough to trust them.
 
 use super::{
-    Executor,
-    pending::{self, DELETE_BATCH, Grounds, Refused},
+    dirs::Dirs,
+    pending::{self, DELETE_BATCH, Grounds, PendingDeletes, Refused},
 };
-use crate::spool::{Gone, Spool};
+use crate::{
+    backup::Backup,
+    cx::{Consent, Cx},
+    known::Index,
+    ledger::Ledger,
+    part::MayDelete,
+    spool::{Gone, Spool},
+};
 use futures::StreamExt;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Side, event::Event};
-use std::sync::{Mutex, MutexGuard};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Result, Side,
+    event::Event,
+    job::{DeleteWhen, Job},
+    plan::Step,
+};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Delete requests in flight at once.
 const DELETES_AT_ONCE: usize = 8;
 
-/// Files of the destination that are redundant, because `--compare-dest` has them.
-#[derive(Default)]
-pub struct Redundant(Mutex<Spool>);
-
-impl Redundant {
-    fn spool(&self) -> MutexGuard<'_, Spool> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// One more.
-    ///
-    /// Errors: those of writing a temporary file.
-    pub fn push(&self, gone: Gone) -> Result<()> {
-        self.spool().push(gone)
-    }
+/// Deletes at the destination what only it has.
+pub(crate) struct Deleter {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    index: Arc<Index>,
+    dirs: Arc<Dirs>,
+    consent: Consent,
+    /// Where deleted files go.
+    backup: Backup,
+    pending: PendingDeletes,
+    /// Files of the destination that are redundant, because `--compare-dest` has them.
+    redundant: Mutex<Spool>,
+    /// Asked before anything is deleted.
+    may_delete: Option<Arc<dyn MayDelete>>,
+    /// Attributes are kept, so the directory of what can't be deleted may have been opened for it.
+    opens_dirs: bool,
 }
 
-impl Executor {
+impl Deleter {
+    /// A deleter that nothing waits for.
+    pub fn new(
+        job: &Arc<Job>,
+        cx: &Cx,
+        ledger: &Arc<Ledger>,
+        index: &Arc<Index>,
+        dirs: &Arc<Dirs>,
+        backup: &Backup,
+        opens_dirs: bool,
+    ) -> Deleter {
+        Deleter {
+            consent: Consent::new(cx),
+            pending: PendingDeletes::new(&job.deletes),
+            job: job.clone(),
+            cx: cx.clone(),
+            ledger: ledger.clone(),
+            index: index.clone(),
+            dirs: dirs.clone(),
+            backup: backup.clone(),
+            redundant: Mutex::default(),
+            may_delete: None,
+            opens_dirs,
+        }
+    }
+
+    /// This deleter, which asks before it deletes.
+    pub fn asking(self, may_delete: Option<Arc<dyn MayDelete>>) -> Deleter {
+        Deleter { may_delete, ..self }
+    }
+
+    /// Errors: nothing may be deleted any more, and why.
+    pub async fn check_may_delete(&self) -> Result<()> {
+        match &self.may_delete {
+            Some(may_delete) => may_delete.ask().await,
+            None => Ok(()),
+        }
+    }
+
+    /// False, with the reason among the errors, if nothing may be deleted any more.
+    pub async fn may_still_delete(&self) -> bool {
+        self.check_may_delete().await.map_err(|error| self.ledger.error(error)).is_ok()
+    }
+
+    /// Takes a file to be deleted: it waits until nothing speaks against that.
+    pub async fn take(&self, step: Step) {
+        self.ledger.decided(&step);
+        let Some(dst) = step.dst else { return };
+        if let Err(error) = self.pending.push(dst.into()) {
+            self.ledger.error(error);
+        }
+        let during = self.job.deletes.when == DeleteWhen::During;
+        if during && self.ledger.source_has_files() && self.pending.fills_a_batch() {
+            self.delete_pending().await;
+        }
+    }
+
+    /// Takes a file that is redundant: it waits for the end.
+    pub fn take_redundant(&self, gone: Gone) {
+        if let Err(error) = self.redundant().push(gone) {
+            self.ledger.error(error);
+        }
+    }
+
+    fn redundant(&self) -> MutexGuard<'_, Spool> {
+        self.redundant.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// Deletes what waits to be deleted, if the job went well enough to trust it. Called once at the end, or with
     /// `--delete-during` whenever a batch is full.
     pub async fn delete_pending(&self) {
@@ -77,7 +158,7 @@ impl Executor {
 
     /// Deletes redundant files of the destination if all went well, without reporting them.
     pub async fn delete_redundant(&self) {
-        let spool = std::mem::take(&mut *self.redundant.spool());
+        let spool = std::mem::take(&mut *self.redundant());
         let failed = self.ledger.report().error_count > 0 && !self.job.deletes.ignore_errors;
         if spool.is_empty() || self.ledger.cut_short() {
             return;
@@ -92,7 +173,7 @@ impl Executor {
     }
 
     /// Cuts `next` to what is allowed. The rest is counted, and makes the job fail in the end.
-    pub(super) fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
+    pub fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
         let beyond = pending::cut(left, next);
         if beyond > 0 {
             let mut report = self.ledger.report();
@@ -102,23 +183,23 @@ impl Executor {
     }
 
     async fn delete_batch(&self, batch: Vec<Gone>, told: bool) {
-        if self.backup().is_on() && !self.may_still_delete().await {
+        if self.backup.is_on() && !self.may_still_delete().await {
             return;
         }
         let mut going = Vec::with_capacity(batch.len());
         for gone in batch {
-            if !self.confirm("delete", &gone.key) {
+            if !self.consent.to("delete", &gone.key) {
                 continue;
             }
-            if self.backup().is_on() {
-                self.will_write(&gone.key).await;
+            if self.backup.is_on() {
+                self.index.will_write(&self.cx.dst, &gone.key, &self.backup).await;
             }
             if !self.backup_before_delete(&gone, told).await {
                 going.push(gone);
             }
         }
         for gone in &going {
-            self.will_write(&gone.key).await;
+            self.index.will_write(&self.cx.dst, &gone.key, &self.backup).await;
         }
         if going.is_empty() || !self.may_still_delete().await {
             return;
@@ -129,8 +210,7 @@ impl Executor {
             match answer {
                 Ok(()) => self.deleted(gone.key, gone.size, told),
                 Err(error) => {
-                    if self.attributes.keep.is_some() {
-                        // Its directory may have been opened for it.
+                    if self.opens_dirs {
                         self.dirs.written(&gone.key);
                     }
                     self.ledger.error(error.with_key(&gone.key));
@@ -141,12 +221,11 @@ impl Executor {
 
     /// Moves the file to the backups instead of deleting it, with `--backup-dir` or `--suffix`. True if that was done.
     async fn backup_before_delete(&self, gone: &Gone, told: bool) -> bool {
-        let backup = self.backup();
-        if !backup.keeps(&gone.key) {
+        if !self.backup.keeps(&gone.key) {
             return false;
         }
         let listed = Entry { version: gone.version.clone(), ..Entry::with_bytes(gone.key.clone(), gone.size) };
-        match backup.keep(&self.cx, &listed).await {
+        match self.backup.keep(&self.cx, &listed).await {
             Ok(()) => self.deleted(gone.key.clone(), gone.size, told),
             Err(error) => self.ledger.error(error),
         }
@@ -160,5 +239,107 @@ impl Executor {
         if told {
             self.ledger.tell(Event::Deleted { side: Side::Dst, key, size });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cancel;
+    use bytes::Bytes;
+    use futures::future::BoxFuture;
+    use haul_core::{event::Sink, plan};
+    use haul_mem::MemStore;
+    use haul_store::{Late, Meters, Payload, Store, WriteSpec};
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Sink for Heard {
+        fn emit(&self, event: &Event) {
+            let Event::Deleted { key, .. } = event else { return };
+            self.0.lock().unwrap().push(key.to_string());
+        }
+    }
+
+    struct Nothing;
+
+    impl MayDelete for Nothing {
+        fn ask(&self) -> BoxFuture<'_, Result<()>> {
+            Box::pin(async { Err(Error::new(ErrorKind::Cancelled, "delete", "another has taken over")) })
+        }
+    }
+
+    /// A deleter at a destination that has these.
+    async fn deleter(keys: &[&str]) -> (Deleter, Arc<Heard>) {
+        let store = || Arc::new(MemStore::new()) as Arc<dyn Store>;
+        let (heard, dst) = (Arc::<Heard>::default(), store());
+        for key in keys {
+            let upload = dst.write(&Key::new(*key), WriteSpec::default()).await.unwrap();
+            let part = upload.part(0, 0, Payload::from(Bytes::from("x"))).await.unwrap();
+            upload.publish(vec![part], Late::default()).await.unwrap();
+        }
+        let cx = Cx {
+            src: store(),
+            dst,
+            backup: None,
+            compare_dest: vec![],
+            copy_dest: vec![],
+            filter: Arc::default(),
+            sink: heard.clone(),
+            meters: Arc::new(Meters::default()),
+            cancel: Cancel::default(),
+            confirm: None,
+            journal: None,
+            known: crate::index::Known::default(),
+        };
+        let ledger = Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), false));
+        ledger.saw_source(1);
+        let (job, backup) = (Arc::<Job>::default(), Backup::default());
+        (Deleter::new(&job, &cx, &ledger, &Arc::default(), &Arc::default(), &backup, false), heard)
+    }
+
+    async fn listed(deleter: &Deleter, key: &str) -> Option<Entry> {
+        deleter.cx.dst.stat(&Key::new(key)).await.ok()
+    }
+
+    async fn take(deleter: &Deleter, key: &str) {
+        deleter.take(plan::extra(listed(deleter, key).await.unwrap(), true)).await;
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_goes_when_it_is_told_to_and_not_after_an_error() {
+        let (deleter, heard) = deleter(&["a", "b"]).await;
+        take(&deleter, "a").await;
+        assert!(listed(&deleter, "a").await.is_some());
+        deleter.delete_pending().await;
+        assert!(listed(&deleter, "a").await.is_none());
+        take(&deleter, "b").await;
+        deleter.ledger.error(Error::new(ErrorKind::Io, "read", "a bad disk"));
+        deleter.delete_pending().await;
+        assert!(listed(&deleter, "b").await.is_some());
+        assert_eq!((&heard.0.lock().unwrap()[..], deleter.ledger.report().totals.deletes), (&["a".into()][..], 1));
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_once_nothing_may_be_deleted_any_more() {
+        let (deleter, _) = deleter(&["a"]).await;
+        let deleter = deleter.asking(Some(Arc::new(Nothing)));
+        take(&deleter, "a").await;
+        deleter.delete_pending().await;
+        assert!(listed(&deleter, "a").await.is_some());
+        assert_eq!(deleter.ledger.report().error_count, 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_redundant_goes_untold_and_stays_after_an_error() {
+        let (deleter, heard) = deleter(&["a", "b"]).await;
+        deleter.take_redundant(listed(&deleter, "a").await.unwrap().into());
+        deleter.delete_redundant().await;
+        assert!(listed(&deleter, "a").await.is_none() && heard.0.lock().unwrap().is_empty());
+        deleter.take_redundant(listed(&deleter, "b").await.unwrap().into());
+        deleter.ledger.error(Error::new(ErrorKind::Io, "read", "a bad disk"));
+        deleter.delete_redundant().await;
+        assert!(listed(&deleter, "b").await.is_some());
     }
 }

@@ -14,7 +14,7 @@ use haul_core::{
     plan::{Action, Step},
 };
 use haul_store::{AttributesItem, Store, WriteSpec};
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 /// Permission bits of a directory that everybody may read and enter.
 const SEEN_BY_ALL: u32 = 0o055;
@@ -28,11 +28,11 @@ impl Executor {
                 self.dirs.both(src, dst);
             }
             // Something in it could not be examined.
-            (Action::Keep, None, Some(dst)) if step.why == Reason::NotSeen => self.dirs.spare(&dst.key),
+            (Action::Keep, None, Some(dst)) if step.why == Reason::NotSeen => self.dirs.extra.spare(&dst.key),
             (Action::Keep, None, Some(dst)) => self.dirs.keep(dst),
             (Action::MakeDir, Some(src), _) if src.key.is_root() => self.dirs.root_is_new(),
             (Action::MakeDir, Some(src), _) => self.new_dir(src).await,
-            (Action::Delete, _, Some(dst)) => self.dirs.extra(dst),
+            (Action::Delete, _, Some(dst)) => self.dirs.extra.push(dst.key),
             _ => {}
         }
     }
@@ -42,7 +42,7 @@ impl Executor {
     async fn new_dir(&self, src: Entry) {
         if self.job.existing.other_kinds.are_replaced() {
             // Nothing can be in a directory that is new itself: a question for each would be a round trip, one after the other.
-            if !self.job.dry_run && self.cx.dst.caps().dirs && !self.planner.is_new(&src.key.parent()) {
+            if self.cx.dst.caps().dirs && !self.planner.is_new(&src.key.parent()) {
                 let others: Vec<Key> = of_name(&self.cx.dst, src.key.path()).collect();
                 let cleared = join_all(others.iter().map(|other| self.clear_file(other))).await;
                 if let Some(error) = cleared.into_iter().find_map(Result::err) {
@@ -57,7 +57,7 @@ impl Executor {
     /// Creates the destination's folder, so that listing it gives nothing rather than an error. A bucket is created by
     /// the first write.
     pub async fn prepare_root(&self) -> Result<()> {
-        if self.job.dry_run || !self.cx.dst.caps().dirs {
+        if !self.cx.dst.caps().dirs {
             return Ok(());
         }
         // Only if the source exists: a mistyped source must not leave an empty folder behind.
@@ -105,8 +105,7 @@ impl Executor {
     /// gets its own permissions before anything is written into it.
     async fn close_at_once(&self, src: &Entry) {
         let (Some(keep), Some(posix)) = (&self.attributes.keep, &src.posix) else { return };
-        if keep.private() || self.job.dry_run || !self.cx.dst.caps().dirs || self.planner.keeps_own_attributes(&src.key)
-        {
+        if keep.private() || !self.cx.dst.caps().dirs || self.planner.keeps_own_attributes(&src.key) {
             return;
         }
         if attributes::changed(&keep.chmod, posix.mode, true) & SEEN_BY_ALL == SEEN_BY_ALL {
@@ -119,17 +118,14 @@ impl Executor {
         let item = AttributesItem { keep, new: true, ..self.attributes.item(src, &src.key, None) };
         // An error here comes back when something is written there, and is reported then.
         if self.cx.dst.make_dir(&src.key, &WriteSpec::default()).await.is_ok() {
-            self.ask_attributes(vec![item], true).await;
+            self.set_attributes(vec![item]).await;
         }
     }
 
     /// Finishes directories: creates empty ones if asked, deletes those that are missing from the source, sets times, and deletes
     /// the source's empty ones after a move.
     pub async fn finish_dirs(&self, deletes: bool) {
-        if self.job.dry_run && deletes && self.job.tell.details {
-            self.tell_extra_dirs().await;
-        }
-        if self.job.dry_run || self.cx.cancel.is_cancelled() {
+        if self.cx.cancel.is_cancelled() {
             return;
         }
         self.make_empty_dirs().await;
@@ -151,7 +147,7 @@ impl Executor {
             return;
         }
         for key in self.dirs.missing() {
-            if self.is_full() {
+            if self.full.is_full() {
                 return;
             }
             match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
@@ -160,7 +156,7 @@ impl Executor {
                     self.dirs.made(&key);
                     self.ledger.tell(Event::DirMade { key });
                 }
-                Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.no_room(error.with_key(&key))),
+                Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.full.no_room(error.with_key(&key))),
                 Err(error) => self.ledger.error(error.with_key(&key)),
             }
         }
@@ -168,24 +164,21 @@ impl Executor {
 
     /// Deletes the directories that are missing from the source, if the job went well enough to trust it.
     pub async fn delete_extra_dirs(&self) {
-        if !self.job.dry_run
-            && !self.ledger.cut_short()
-            && (self.ledger.report().error_count == 0 || self.job.deletes.ignore_errors)
-        {
+        if !self.ledger.cut_short() && (self.ledger.report().error_count == 0 || self.job.deletes.ignore_errors) {
             self.remove_extra_dirs().await;
         }
     }
 
     /// Deepest first. A directory that still holds something (an excluded file, for example) stays, which isn't an error.
     async fn remove_extra_dirs(&self) {
-        let mut extra = self.dirs.take_extra();
+        let mut extra = self.dirs.extra.take();
         if !has_dirs(&self.cx.dst) {
             return;
         }
         let mut left = self.ledger.may_still_delete(&self.job.deletes);
-        self.keep_to(&mut left, &mut extra);
+        self.deleter.keep_to(&mut left, &mut extra);
         for batch in extra.chunks(DELETE_BATCH) {
-            if !self.may_still_delete().await {
+            if !self.deleter.may_still_delete().await {
                 return;
             }
             let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
@@ -205,36 +198,13 @@ impl Executor {
         }
     }
 
-    /// Reports in a dry run which directories would be deleted: one that would still hold something stays.
-    async fn tell_extra_dirs(&self) {
-        let mut stay: HashSet<Key> = HashSet::new();
-        for key in self.dirs.take_extra() {
-            let mut deleted = !stay.contains(&key);
-            let mut listing = self.cx.dst.list(haul_store::ListRequest::dir(key.as_bytes()));
-            while let Some(step) = listing.next().await {
-                if let haul_core::Listed::Batch(entries) = step {
-                    deleted &= entries.iter().all(|e| self.cx.filter.may_delete(&e.key, true));
-                }
-            }
-            if deleted && self.ledger.is_beyond_max_delete(&self.job.deletes) {
-                stay.insert(key.parent());
-                continue;
-            }
-            match deleted {
-                true => self.ledger.report().totals.dirs_deleted += 1,
-                false => _ = stay.insert(key.parent()),
-            }
-            self.ledger.tell(Event::DirExtra { key, deleted, dry_run: true });
-        }
-    }
-
     /// Writing into a directory changes its time, so times come last, deepest first.
     async fn set_dir_times(&self) {
         let caps = self.cx.dst.caps();
         if self.job.attributes.no_update_dir_mtime || !caps.set_dir_mtime {
             return;
         }
-        let set = self.dirs.take_other_times(&self.rules).into_iter().map(|(key, mtime, meta)| async move {
+        let set = self.dirs.take_other_times(self.planner.rules()).into_iter().map(|(key, mtime, meta)| async move {
             let meta = meta.as_deref().filter(|_| self.job.attributes.metadata);
             match self.cx.dst.set_meta(&key, Some(mtime), meta).await {
                 // Another program may have removed it meanwhile; nothing is lost by that.
@@ -270,19 +240,19 @@ impl Executor {
         }
         let time = !self.job.attributes.no_update_dir_mtime;
         let differ = |src: Option<&Posix>, dst: Option<&Posix>| self.attributes.dir_differs(src, dst);
-        for level in self.dirs.take_levels(&self.rules, time, differ) {
+        for level in self.dirs.take_levels(self.planner.rules(), time, differ) {
             let item = |due: &Due| {
                 let item = self.attributes.item(&Entry::dir(due.key.clone()), &due.key, due.mtime);
                 AttributesItem { new: due.new, ..item }
             };
             let level: Vec<AttributesItem> = level.iter().map(item).collect();
-            let batches = level.chunks(self.mover.copy_batch()).map(|batch| self.set_attributes_of_dirs(batch));
+            let batches = level.chunks(self.cx.copy_batch()).map(|batch| self.set_attributes_of_dirs(batch));
             futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
         }
     }
 
     async fn set_attributes_of_dirs(&self, dirs: &[AttributesItem]) {
-        let answers = self.ask_attributes(dirs.to_vec(), true).await;
+        let answers = self.set_attributes(dirs.to_vec()).await;
         for (dir, answer) in dirs.iter().zip(answers) {
             match answer {
                 Ok(done) => self.ledger.count_unkept(done.unkept),

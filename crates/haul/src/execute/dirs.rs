@@ -1,6 +1,7 @@
 //! Directories that a job has seen, and what is due to them when its files are done: which are missing, which go, whose times and
 //! attributes are to be set, and in which order.
 
+use crate::extra_dirs::ExtraDirs;
 use haul_core::{Entry, Key, Meta, Mtime, Posix, compare::Rules, key};
 use std::{
     collections::{BTreeMap, HashSet},
@@ -9,14 +10,16 @@ use std::{
 
 /// The directories of both sides.
 #[derive(Default)]
-pub struct Dirs(Mutex<State>);
+pub struct Dirs {
+    state: Mutex<State>,
+    /// Only the destination has them.
+    pub extra: ExtraDirs,
+}
 
 #[derive(Default)]
 struct State {
     /// The source's, and those of the destination that keep the attributes that they have.
     seen: BTreeMap<Key, Dir>,
-    /// Only the destination has them.
-    extra: Vec<Key>,
     /// Something was written or deleted in these, at the destination.
     written: HashSet<Key>,
     /// The destination's root is only made by this job.
@@ -49,7 +52,7 @@ pub struct Due {
 
 impl Dirs {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// A directory on both sides.
@@ -79,25 +82,6 @@ impl Dirs {
         if let Some(dir) = self.state().seen.get_mut(key) {
             (dir.there, dir.there_mtime, dir.there_posix) = (true, dst.mtime, dst.posix);
         }
-    }
-
-    /// A directory that only the destination has.
-    pub fn extra(&self, dst: Entry) {
-        self.state().extra.push(dst.key);
-    }
-
-    /// The directory `held` can't go, nor can those above it.
-    pub fn spare(&self, held: &Key) {
-        self.state().extra.retain(|dir| !held.as_bytes().starts_with(dir.as_bytes()));
-    }
-
-    /// Those that only the destination has, the deepest first.
-    pub fn take_extra(&self) -> Vec<Key> {
-        let mut extra = std::mem::take(&mut self.state().extra);
-        extra.sort_unstable_by(|a, b| b.cmp(a));
-        // `--delete-before` walks twice.
-        extra.dedup();
-        extra
     }
 
     /// The destination's root is only made by this job.
@@ -208,27 +192,6 @@ mod tests {
         dirs.made(&Key::new("a/b/"));
         dirs.found(&Key::new("c/"), dir("c/", 1));
         assert!(dirs.missing().is_empty());
-    }
-
-    #[test]
-    fn extra_ones_go_once_and_the_deepest_first() {
-        let dirs = Dirs::default();
-        for key in ["a/", "a/b/", "a/b/c/", "x/", "a/b/"] {
-            dirs.extra(dir(key, 1));
-        }
-        dirs.spare(&Key::new("x/y/held"));
-        assert_eq!(keys(&dirs.take_extra()), ["a/b/c/", "a/b/", "a/"]);
-        assert!(dirs.take_extra().is_empty());
-    }
-
-    #[test]
-    fn one_that_can_not_go_holds_those_above_it() {
-        let dirs = Dirs::default();
-        for key in ["a/", "a/b/", "a/c/"] {
-            dirs.extra(dir(key, 1));
-        }
-        dirs.spare(&Key::new("a/b/"));
-        assert_eq!(keys(&dirs.take_extra()), ["a/c/"]);
     }
 
     #[test]

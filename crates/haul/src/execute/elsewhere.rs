@@ -3,13 +3,14 @@
 use super::Executor;
 use crate::{
     Cx,
+    plan::told_of,
     transfer::{Arrived, Mover, Order},
 };
 use haul_core::{
     Entry, Key,
-    compare::{Difference, FileType, Reason},
-    event::{Event, Facts},
-    plan::{Action, Elsewhere, Route, Step, UseAs},
+    compare::Reason,
+    event::Event,
+    plan::{Elsewhere, Route, Step, UseAs},
 };
 use haul_store::CopyHow;
 
@@ -61,17 +62,12 @@ impl Executor {
         if !self.job.elsewhere.exact {
             return;
         }
-        let (key, action, dry_run) = (to.clone(), Action::Keep, self.job.dry_run);
-        let (size, differs) = (src.size, Difference { what: FileType::of(src), ..Difference::default() });
-        let (why, facts) = (Reason::Size, Facts::of(src));
-        self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
+        let (decision, differs) = told_of(src, Reason::Size, found, true);
+        self.ledger.decided_of(src, to, decision, differs);
         // Not where it is the very file that was found.
         let Some(dst) = dst.filter(|dst| dst.version.is_some() && dst.version != found.entry.version) else { return };
-        if self.job.elsewhere.drop_spare
-            && !dry_run
-            && let Err(error) = self.redundant.push(dst.clone().into())
-        {
-            self.ledger.error(error);
+        if self.job.elsewhere.drop_spare {
+            self.deleter.take_redundant(dst.clone().into());
         }
     }
 
@@ -85,16 +81,6 @@ impl Executor {
         found: &Elsewhere,
         how: CopyHow,
     ) -> Outcome {
-        let action = if self.job.elsewhere.exact { Action::Reuse } else { Action::Copy };
-        let decided = |dry_run| {
-            let (key, size, differs, facts) = (to.clone(), src.size, found.differs, Facts::of(src));
-            self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
-        };
-        if self.job.dry_run {
-            decided(true);
-            self.links.there(src, None);
-            return Outcome::Done;
-        }
         self.will_write(to).await;
         let mut places = self.cx.compare_dest.iter().chain(&self.cx.copy_dest);
         let Some(place) = places.nth(found.place) else { return Outcome::Nothing };
@@ -108,7 +94,8 @@ impl Executor {
             return if aside { Outcome::SetAside } else { Outcome::Nothing };
         };
         let (key, size) = (to.clone(), src.size);
-        decided(false);
+        let (decision, differs) = told_of(src, why, found, self.job.elsewhere.exact);
+        self.ledger.decided_of(src, to, decision, differs);
         self.ledger.tell(Event::Begun { step, key, size, route: Route::Server });
         // What arrived is from elsewhere, but it is this job's source that was brought over by it.
         let arrived = Arrived { version: src.version.clone(), ..arrived };

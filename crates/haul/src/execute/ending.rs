@@ -1,11 +1,36 @@
-//! The end of a job's journal: what no run will go on with is removed, what one may is counted.
+//! The end of a job: what was written is on the device, what didn't fit is said, and of the journal what no run will go on with is
+//! removed, what one may is counted.
 
 use super::Executor;
+use haul_core::{ErrorKind, job::Fsync};
 
 impl Executor {
+    /// Ends the job, once all that was begun has ended.
+    pub async fn end(&self) {
+        self.force_to_device().await;
+        self.full.say().await;
+        self.end_journal().await;
+    }
+
+    /// `--fsync end`: what was written is on the device before the job says that it is done.
+    async fn force_to_device(&self) {
+        if self.job.write.fsync != Fsync::End {
+            return;
+        }
+        for (at, store) in std::iter::once(&self.cx.dst).chain(&self.cx.backup).enumerate() {
+            let Some(admin) = store.admin() else { continue };
+            match admin.sync().await {
+                // Nothing had to be kept, so that nobody made the folder for it.
+                Err(error) if at > 0 && error.kind() == ErrorKind::DirNotFound => {}
+                Err(error) if error.kind() != ErrorKind::Unsupported => self.ledger.error(error),
+                _ => {}
+            }
+        }
+    }
+
     /// Ends the journal. After a run in which all went well, what earlier runs left half sent has no use any more: the
     /// source is gone, or what is at the destination is equal to it.
-    pub async fn end_journal(&self) {
+    async fn end_journal(&self) {
         let Some(journal) = &self.cx.journal else { return };
         if !self.ledger.cut_short() && self.ledger.report().is_ok() {
             for half in journal.take_rest() {

@@ -1,15 +1,17 @@
 //! A destination without room: the job ends at the first file that finds none, and one line says how much is missing.
 
-use super::Executor;
-use haul_core::{Error, ErrorKind, job::Fsync, units::size_short};
+use crate::ledger::Ledger;
+use haul_core::{Error, ErrorKind, units::size_short};
+use haul_store::Store;
 use std::sync::{
-    Mutex,
+    Arc, Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// What is known of a job's bytes when the destination is full.
-#[derive(Default)]
 pub(super) struct Full {
+    dst: Arc<dyn Store>,
+    ledger: Arc<Ledger>,
     ordered: AtomicU64,
     arrived: AtomicU64,
     /// Everything that is to be transferred was ordered.
@@ -19,65 +21,58 @@ pub(super) struct Full {
 }
 
 impl Full {
+    /// Nothing was ordered yet.
+    pub fn new(dst: &Arc<dyn Store>, ledger: &Arc<Ledger>) -> Full {
+        Full {
+            dst: dst.clone(),
+            ledger: ledger.clone(),
+            ordered: AtomicU64::new(0),
+            arrived: AtomicU64::new(0),
+            complete: AtomicBool::new(false),
+            first: Mutex::default(),
+        }
+    }
+
     /// So many bytes are to be transferred.
-    pub(super) fn ordered(&self, bytes: u64) {
+    pub fn ordered(&self, bytes: u64) {
         self.ordered.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// So many of them are there.
-    pub(super) fn arrived(&self, bytes: u64) {
+    pub fn arrived(&self, bytes: u64) {
         self.arrived.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The walk came to its end.
-    pub(super) fn all_is_known(&self) {
+    pub fn all_is_known(&self) {
         self.complete.store(true, Ordering::Relaxed);
     }
-}
 
-impl Executor {
     /// Ends the job, as the destination is full. What comes back stands for the file's own error.
-    pub(crate) fn no_room(&self, error: Error) -> Error {
+    pub fn no_room(&self, error: Error) -> Error {
         self.ledger.report().stopped.get_or_insert(ErrorKind::NoSpace);
         self.ledger.wind_down();
-        self.full.first.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+        self.first.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
         Error::new(ErrorKind::Cancelled, "transfer", "stopped as the destination is full")
     }
 
     /// True when the job was ended since there is no room.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.ledger.report().stopped == Some(ErrorKind::NoSpace)
     }
 
     /// Says what didn't fit, if something didn't.
-    pub async fn say_if_full(&self) {
-        let Some(first) = self.full.first.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
-        let to_go = self.full.ordered.load(Ordering::Relaxed).saturating_sub(self.full.arrived.load(Ordering::Relaxed));
+    pub async fn say(&self) {
+        let Some(first) = self.first.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
+        let to_go = self.ordered.load(Ordering::Relaxed).saturating_sub(self.arrived.load(Ordering::Relaxed));
         // Of a store that can't say, what is to go has to be enough.
-        let free = match self.cx.dst.admin() {
+        let free = match self.dst.admin() {
             Some(admin) => admin.about().await.ok().and_then(|space| space.free),
             None => None,
         };
-        let complete = self.full.complete.load(Ordering::Relaxed);
-        let said = message(self.cx.dst.locator(), to_go, free, complete);
+        let said = message(self.dst.locator(), to_go, free, self.complete.load(Ordering::Relaxed));
         let key = first.key().map(|key| format!(" (it began with {key}: {})", first.message())).unwrap_or_default();
         self.ledger.error(Error::new(ErrorKind::NoSpace, "copy", said + &key));
-    }
-
-    /// `--fsync end`: what was written is on the device before the job says that it is done.
-    pub async fn force_to_device(&self) {
-        if self.job.write.fsync != Fsync::End || self.job.dry_run {
-            return;
-        }
-        for (at, store) in std::iter::once(&self.cx.dst).chain(&self.cx.backup).enumerate() {
-            let Some(admin) = store.admin() else { continue };
-            match admin.sync().await {
-                // Nothing had to be kept, so that nobody made the folder for it.
-                Err(error) if at > 0 && error.kind() == ErrorKind::DirNotFound => {}
-                Err(error) if error.kind() != ErrorKind::Unsupported => self.ledger.error(error),
-                _ => {}
-            }
-        }
     }
 }
 
@@ -102,6 +97,31 @@ fn message(place: &str, to_go: u64, free: Option<u64>, complete: bool) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cancel;
+    use haul_core::{Key, event::NoSink};
+    use haul_mem::MemStore;
+
+    #[tokio::test]
+    async fn the_first_file_without_room_ends_the_job_and_is_named_once() {
+        let ledger = Arc::new(Ledger::new(Arc::new(NoSink), Cancel::default(), Arc::default(), false));
+        let dst: Arc<dyn Store> = Arc::new(MemStore::new());
+        let full = Full::new(&dst, &ledger);
+        full.ordered(500);
+        full.arrived(71);
+        assert!(!full.is_full());
+        for key in ["a", "b"] {
+            let error = Error::new(ErrorKind::NoSpace, "write", "no space left on device").with_key(&Key::new(key));
+            assert_eq!(full.no_room(error).kind(), ErrorKind::Cancelled);
+        }
+        assert!(full.is_full() && ledger.stopping());
+        full.say().await;
+        full.say().await;
+        let report = ledger.report();
+        assert_eq!(report.error_count, 1);
+        let said = report.errors[0].message();
+        assert!(said.contains("at least 429 B are still to be copied"), "{said}");
+        assert!(said.ends_with("(it began with a: no space left on device)"), "{said}");
+    }
 
     #[test]
     fn the_line_says_how_much_is_missing() {

@@ -1,9 +1,10 @@
 //! Further names of files: each waits for the first, and is linked to what it became.
 
-use super::{Done, Executor};
+use super::Executor;
 use crate::{
     Cx,
-    hard_links::{Inode, Name, inode},
+    hard_links::{Inode, Name},
+    plan::{Taker, forbidden},
     spool::Gone,
     transfer::{Mover, Order},
 };
@@ -11,9 +12,8 @@ use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key,
     attributes::{Unkept, What, Why},
-    compare::Reason,
-    event::{Event, Facts},
-    plan::{self, Action},
+    event::Event,
+    plan::{Action, Step},
 };
 use haul_store::CopyHow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Executor {
     pub async fn settle_links(self: &Arc<Self>) {
         while !self.ledger.stopping() {
             let turn = self.links.turn();
-            if turn.links.is_empty() && turn.first.is_empty() {
+            if turn.is_empty() {
                 return;
             }
             let mut first = turn.first;
@@ -40,35 +40,20 @@ impl Executor {
     /// Gives back those that can't be links.
     async fn link_all(&self, links: Vec<(Key, Option<Inode>, Name)>) -> Vec<Name> {
         let mut due = Vec::new();
-        for (leader, there, mut name) in links {
-            let linked = name.dst.as_ref().and_then(|dst| dst.posix.as_deref()).map(inode);
-            let step = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.job);
-            let (action, why) = step;
-            let (key, size, dry_run) = (name.src.key.clone(), name.src.size, self.job.dry_run);
-            let found = match &name.dst {
-                None => self.planner.name_elsewhere(&leader, &name.src).await,
-                Some(_) => None,
-            };
-            // Another place that is linked to has this name of it too.
-            let why = if found.is_some() && self.job.elsewhere.link { Reason::Size } else { why };
-            let differs = self.attributes.difference(&self.rules, &name.src, found.as_ref().or(name.dst.as_ref()));
-            self.planner.read_link(&mut name.src, action).await;
-            let (key_of, facts) = (key.clone(), Facts::of(&name.src));
-            self.ledger.tell(Event::Decided { key: key_of, action, why, size, differs, facts, dry_run });
-            match action {
-                Action::Link if dry_run => {
-                    self.ledger.report().totals.links += 1;
-                    if self.job.tell.details {
-                        self.ledger.tell(Event::Linked { key, to: leader });
-                    }
+        for (first, there, name) in links {
+            let step = self.planner.further_name(first, there, name).await;
+            self.ledger.decided(&step);
+            let Step { action, why, src: Some(src), dst, link_to, .. } = step else { continue };
+            match (action, link_to) {
+                (Action::Link, Some(first)) if self.consent.to("link", &src.key) => {
+                    due.push((first, Name { src, dst }))
                 }
-                Action::Link if self.confirm("link", &key) => due.push((leader, name)),
-                Action::Refuse => self.refuse(&key),
-                Action::Keep => self.kept(&name.src, why),
+                (Action::Refuse, _) => self.ledger.error(forbidden(&src.key)),
+                (Action::Keep, _) => self.kept(&src, why),
                 _ => {}
             }
         }
-        let batches: Vec<Vec<_>> = chunks(due, self.mover.copy_batch());
+        let batches: Vec<Vec<_>> = chunks(due, self.cx.copy_batch());
         let refused = futures::stream::iter(batches).map(|batch| self.link_batch(batch));
         refused.buffer_unordered(BATCHES_AT_ONCE).concat().await
     }
@@ -104,14 +89,13 @@ impl Executor {
         self.dirs.written(&src.key);
         self.ledger.tell(Event::Linked { key: src.key.clone(), to: leader.clone() });
         if self.job.moves() {
-            self.delete_source(Gone { size: 0, ..src.clone().into() });
+            self.moved.push(Gone { size: 0, ..src.clone().into() });
         }
     }
 
     /// Brings over names that are first now, as any other file.
     async fn bring_first(self: Arc<Self>, names: Vec<Name>) {
-        let (orders, working) = self.clone().start_working(false);
-        let out = Done { executor: self.clone(), orders };
+        let (out, working) = self.start_working();
         for Name { src, dst } in names {
             self.planner.decide(src, dst, &out).await;
         }

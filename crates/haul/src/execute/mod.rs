@@ -12,6 +12,7 @@ mod elsewhere;
 mod ending;
 mod full;
 mod linker;
+mod moved;
 mod pending;
 mod starts;
 mod transfers;
@@ -22,37 +23,38 @@ use crate::{
     Cx,
     attributes::Attributes,
     backup::Backup,
+    cx::Consent,
     hard_links::HardLinks,
     known::Index,
     ledger::Ledger,
+    looks::Due,
     part::MayDelete,
-    plan::{Outlet, Planner},
-    spool::Gone,
+    plan::{Outlet, Planner, Walked, forbidden},
     transfer::{Mover, Order},
 };
-use deletions::Redundant;
+use deletions::Deleter;
 use dirs::Dirs;
 use elsewhere::Outcome;
 use futures::future::BoxFuture;
 use haul_core::{
-    Entry, Error, ErrorKind, Key,
+    Entry, ErrorKind, Key,
     attributes::Differs,
-    compare::{Reason, Rules},
-    event::{Event, Facts},
-    job::{DeleteWhen, Job},
+    compare::Reason,
+    event::Event,
+    job::Job,
     plan::{self, Action, Step},
 };
 use haul_store::CopyHow;
-use pending::PendingDeletes;
+use moved::MovedSources;
 use starts::Starts;
-use std::sync::{Arc, Mutex};
-pub(crate) use working::Orders;
+use std::sync::Arc;
+use working::Orders;
 
 /// Steps that are done as they come.
 #[derive(Clone)]
 pub(crate) struct Done {
-    pub executor: Arc<Executor>,
-    pub orders: Orders,
+    executor: Arc<Executor>,
+    orders: Orders,
 }
 
 impl Outlet for Done {
@@ -66,26 +68,23 @@ pub(crate) struct Executor {
     job: Arc<Job>,
     cx: Cx,
     ledger: Arc<Ledger>,
-    rules: Rules,
     attributes: Arc<Attributes>,
     index: Arc<Index>,
+    consent: Consent,
     /// Decides again when something turns out to be different.
     planner: Arc<Planner>,
     mover: Mover,
     starts: Starts,
-    pending: PendingDeletes,
-    /// Files of the destination that `--compare-dest` has too.
-    redundant: Redundant,
-    dirs: Dirs,
+    /// What only the destination has.
+    pub deleter: Deleter,
+    dirs: Arc<Dirs>,
     links: Arc<HardLinks>,
-    /// Moved sources, to be deleted in batches.
-    moved_sources: Mutex<Vec<Gone>>,
+    /// What a move deletes at the source.
+    pub moved: MovedSources,
     /// Files that wait for their names.
     delayed: delayed::Delayed,
-    /// Files that failed with "no space".
+    /// What is said where there is no room.
     full: full::Full,
-    /// Asked before anything is deleted at the destination.
-    may_delete: Option<Arc<dyn MayDelete>>,
 }
 
 impl Executor {
@@ -99,11 +98,16 @@ impl Executor {
         planner: &Arc<Planner>,
         mover: Mover,
     ) -> Executor {
+        let dirs = Arc::<Dirs>::default();
+        let keeps = attributes.keep.is_some();
         Executor {
+            deleter: Deleter::new(job, cx, ledger, index, &dirs, &mover.backup, keeps),
+            moved: MovedSources::new(job, cx, ledger),
+            full: full::Full::new(&cx.dst, ledger),
             mover,
-            rules: *planner.rules(),
+            dirs,
             links: planner.links().clone(),
-            pending: PendingDeletes::new(&job.deletes),
+            consent: Consent::new(cx),
             job: job.clone(),
             cx: cx.clone(),
             ledger: ledger.clone(),
@@ -111,39 +115,20 @@ impl Executor {
             index: index.clone(),
             planner: planner.clone(),
             starts: Starts::new(&job.limits),
-            redundant: Redundant::default(),
-            dirs: Dirs::default(),
-            moved_sources: Mutex::default(),
             delayed: delayed::Delayed::default(),
-            full: full::Full::default(),
-            may_delete: None,
         }
     }
 
     /// This executor, which asks before it deletes.
     pub fn asking(self, may_delete: Option<Arc<dyn MayDelete>>) -> Executor {
-        Executor { may_delete, ..self }
-    }
-
-    /// Errors: nothing may be deleted any more, and why.
-    async fn check_may_delete(&self) -> haul_core::Result<()> {
-        match &self.may_delete {
-            Some(may_delete) => may_delete.ask().await,
-            None => Ok(()),
-        }
-    }
-
-    /// False, with the reason among the errors, if nothing may be deleted any more.
-    async fn may_still_delete(&self) -> bool {
-        self.check_may_delete().await.map_err(|error| self.ledger.error(error)).is_ok()
+        Executor { deleter: self.deleter.asking(may_delete), ..self }
     }
 
     /// Does a step, or hands it to the part that does it.
-    pub async fn take(self: &Arc<Self>, step: Step, orders: &Orders) {
-        let is_dir = step.src.as_ref().or(step.dst.as_ref()).is_some_and(Entry::is_dir);
+    async fn take(self: &Arc<Self>, step: Step, orders: &Orders) {
         match step.action {
-            _ if is_dir => Box::pin(self.directory(step)).await,
-            Action::Delete => Box::pin(self.doom(step)).await,
+            _ if step.is_dir() => Box::pin(self.directory(step)).await,
+            Action::Delete => Box::pin(self.deleter.take(step)).await,
             Action::Rename => self.rename(step, orders).await,
             _ => self.file(step, orders).await,
         }
@@ -160,67 +145,39 @@ impl Executor {
                 Outcome::SetAside => (step.action, step.look, aside) = (Action::Copy, false, true),
             }
         }
-        let dry_run = self.job.dry_run;
-        let Step { action, src, dst, why, to, differs, look, .. } = step;
-        let Some(src) = src else {
+        let Some(to) = step.key().filter(|_| step.src.is_some()).cloned() else {
             // Only the destination has it, and it stays.
-            let kept = Step { differs, ..Step::new(action, None, dst, why) };
-            return self.ledger.decided(&kept, dry_run);
+            return self.ledger.decided(&step);
         };
-        let to = to.unwrap_or_else(|| src.key.clone());
-        let change = action != Action::Keep;
-        if change && !aside && !self.confirmed(action, &to) {
+        let change = step.action != Action::Keep;
+        if change && !aside && !self.consent.to_action(step.action, &to) {
             return;
         }
-        if change && !dry_run {
+        if change {
             self.will_write(&to).await;
         }
-        self.note_first_name(action, &src, dst.as_ref(), why);
-        if look {
-            return Box::pin(self.look(src, to, why, &orders.attributes)).await;
+        if step.action != Action::Copy {
+            // What is copied is there once it has arrived.
+            self.links.will_be(&step);
         }
-        let (key, size, facts) = (to.clone(), src.size, Facts::of(&src));
-        self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
+        if !step.look {
+            self.ledger.decided(&step);
+        }
+        let Step { action, src: Some(src), dst, why, look, .. } = step else { return };
         match action {
+            Action::Keep if look => Box::pin(send_due(Due { src, to, why, decided: false }, orders)).await,
             Action::Keep => self.kept(&src, why),
-            Action::Copy if dry_run => {
-                let mut report = self.ledger.report();
-                report.totals.transfers += 1;
-                report.totals.bytes += src.size;
-            }
-            Action::Touch if dry_run => self.ledger.report().totals.touched += 1,
             Action::Copy => {
                 let mut order = self.order(src, to, dst);
                 order.kept = aside;
                 self.send(order, orders).await;
             }
             Action::Touch if self.attributes.keep.is_some() => {
-                Box::pin(self.queue_attributes(src, to, why, &orders.attributes)).await;
+                Box::pin(send_due(Due { src, to, why, decided: true }, orders)).await;
             }
             Action::Touch => Box::pin(self.touch(src, to, dst, orders)).await,
-            Action::Refuse => self.refuse(&to),
+            Action::Refuse => self.ledger.error(forbidden(&to)),
             Action::MakeDir | Action::Delete | Action::Rename | Action::Link | Action::Reuse => {}
-        }
-    }
-
-    /// Puts a file of the destination on the list of pending deletions.
-    async fn doom(&self, step: Step) {
-        let dry_run = self.job.dry_run;
-        if dry_run && self.ledger.is_beyond_max_delete(&self.job.deletes) {
-            return;
-        }
-        self.ledger.decided(&step, dry_run);
-        let Some(dst) = step.dst else { return };
-        if dry_run {
-            self.ledger.report().totals.deletes += 1;
-            return;
-        }
-        if let Err(error) = self.pending.push(dst.into()) {
-            self.ledger.error(error);
-        }
-        let during = self.job.deletes.when == DeleteWhen::During;
-        if during && self.ledger.source_has_files() && self.pending.fills_a_batch() {
-            self.delete_pending().await;
         }
     }
 
@@ -228,15 +185,10 @@ impl Executor {
     fn rename<'a>(self: &'a Arc<Self>, step: Step, orders: &'a Orders) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (Some(src), Some(old)) = (step.src, step.dst) else { return };
-            if self.job.dry_run {
-                self.ledger.report().totals.renames += 1;
-                let message = format!("Skipped rename to {} as --dry-run is set", src.key);
-                return self.ledger.notice(Some(&old.key), message);
-            }
             if !self.is_renamed(&src, &old).await {
                 let out = Done { executor: self.clone(), orders: orders.clone() };
                 self.planner.file(plan::missing(src, &self.job), &out).await;
-                self.doom(plan::extra(old, true)).await;
+                self.deleter.take(plan::extra(old, true)).await;
             }
         })
     }
@@ -265,46 +217,24 @@ impl Executor {
 
     /// Tells the index that a key of the destination is about to be written or deleted.
     async fn will_write(&self, key: &Key) {
-        if let Some(index) = self.index.get() {
-            index.will_change(key).await;
-            // The existing file may be backed up under another name first.
-            if let Some(kept) = self.backup().kept_in(&self.cx.dst, key) {
-                index.will_change(&kept).await;
-            }
-        }
+        self.index.will_write(&self.cx.dst, key, self.backup()).await;
     }
 
-    /// Notes that a walk ended, `whole` or early.
-    pub fn walked(&self, whole: bool) {
-        if whole {
+    /// Notes that a walk ended, whole or early.
+    pub fn walked(&self, walked: Walked) {
+        if walked.whole {
             self.full.all_is_known();
         }
-    }
-
-    fn confirmed(&self, action: Action, key: &Key) -> bool {
-        let what = match action {
-            Action::Copy => "copy",
-            Action::Touch => "update modification time",
-            _ => return true,
-        };
-        self.confirm(what, key)
-    }
-
-    /// Asks for confirmation with `--interactive`.
-    fn confirm(&self, what: &str, key: &Key) -> bool {
-        let Some(confirm) = &self.cx.confirm else { return true };
-        // A question blocks this thread; transfers continue on the runtime's other threads.
-        tokio::task::block_in_place(|| confirm.ask(what, key))
     }
 
     /// Counts an unchanged file. A move still deletes its source.
     fn kept(&self, src: &Entry, why: Reason) {
         self.ledger.report().totals.unchanged += 1;
-        if !self.job.moves() || why.is_left_alone() || self.job.dry_run {
+        if !self.job.moves() || why.is_left_alone() {
             return;
         }
-        if self.confirm("delete", &src.key) {
-            self.delete_source(src.clone().into());
+        if self.consent.to("delete", &src.key) {
+            self.moved.push(src.clone().into());
         }
     }
 
@@ -331,22 +261,6 @@ impl Executor {
         }
     }
 
-    /// Reports an error: `--immutable` forbids the change.
-    fn refuse(&self, key: &Key) {
-        let message = "it exists and differs, and --immutable forbids to change it";
-        self.ledger.error(Error::new(ErrorKind::Exists, "copy", message).with_key(key));
-    }
-
-    /// Notes for further names of a file what happens to its first name.
-    fn note_first_name(&self, action: Action, src: &Entry, dst: Option<&Entry>, why: Reason) {
-        match action {
-            Action::Keep if !why.is_left_alone() => self.links.there(src, dst),
-            Action::Touch => self.links.there(src, dst),
-            Action::Copy if self.job.dry_run => self.links.there(src, None),
-            _ => {}
-        }
-    }
-
     /// Where replaced and deleted files go.
     fn backup(&self) -> &Backup {
         &self.mover.backup
@@ -356,4 +270,10 @@ impl Executor {
     fn checkers(&self) -> usize {
         self.mover.budget.checkers
     }
+}
+
+/// Sends a file to be looked at.
+async fn send_due(due: Due, orders: &Orders) {
+    // Fails only when the job is stopping.
+    let _ = orders.attributes.send(due).await;
 }

@@ -4,12 +4,11 @@
 use super::{Executor, starts::Admission};
 use crate::{
     budget::Claim,
-    presence::{self, Answer},
     schedule::Queue,
     spool::Gone,
     transfer::{Arrived, Order},
 };
-use haul_core::{Error, ErrorKind, Key, Kind, Result, Side, attributes::What, event::Event, plan::Route};
+use haul_core::{ErrorKind, Kind, Result, attributes::What, event::Event, plan::Route};
 use haul_store::CopyHow;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -111,7 +110,7 @@ impl Executor {
                 self.ended(order, result);
             }
         }
-        self.delete_moved_sources(false).await;
+        self.moved.delete(false).await;
     }
 
     /// Transfers a file through memory. Something of another kind at its name is replaced if the job allows it.
@@ -153,7 +152,7 @@ impl Executor {
                     self.dirs.written(&order.to);
                 }
                 // Every further file would fail the same way, after filling the little space that is left: reported once, at the end.
-                let error = if error.kind() == ErrorKind::NoSpace { self.no_room(error) } else { error };
+                let error = if error.kind() == ErrorKind::NoSpace { self.full.no_room(error) } else { error };
                 let error = if self.ledger.was_hopeless(error.kind()) { crate::transfer::cancelled() } else { error };
                 let kind = error.kind();
                 let error = Arc::new(error);
@@ -200,74 +199,10 @@ impl Executor {
             proved: arrived.proved,
         });
         if self.job.moves() && arrived.renamed {
-            self.gone(&order.src.key, order.src.size);
+            self.moved.renamed(&order.src.key, order.src.size);
         } else if self.job.moves() {
-            self.delete_source(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
+            self.moved.push(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
         }
-    }
-
-    /// Puts a moved source on the list of sources to delete, at exactly the version that is at the destination.
-    pub fn delete_source(&self, moved: Gone) {
-        self.moved_sources.lock().unwrap_or_else(|e| e.into_inner()).push(moved);
-    }
-
-    fn gone(&self, key: &Key, size: u64) {
-        self.ledger.report().totals.deletes += 1;
-        self.ledger.tell(Event::Deleted { side: Side::Src, key: key.clone(), size });
-    }
-
-    /// Deletes moved sources: a full batch, or `all` that are left.
-    pub async fn delete_moved_sources(&self, all: bool) {
-        let moved = {
-            let mut waiting = self.moved_sources.lock().unwrap_or_else(|e| e.into_inner());
-            if waiting.is_empty() || (!all && waiting.len() < self.cx.src.caps().delete_batch) {
-                return;
-            }
-            std::mem::take(&mut *waiting)
-        };
-        let moved = self.still_there(moved).await;
-        let request = moved.iter().map(|moved| (moved.key.clone(), moved.version.clone())).collect();
-        for (moved, answer) in moved.iter().zip(self.cx.src.delete(request).await) {
-            match answer {
-                Ok(()) => self.gone(&moved.key, moved.size),
-                Err(error) => self.ledger.error(error.with_key(&moved.key)),
-            }
-        }
-    }
-
-    /// Keeps only those moved sources that may be deleted. A store that deletes whatever has the name is asked first whether it is
-    /// still the version that was copied: anything newer would be the only copy.
-    async fn still_there(&self, mut moved: Vec<Gone>) -> Vec<Gone> {
-        if self.cx.src.caps().deletes_version {
-            return moved;
-        }
-        moved.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let keys = moved.iter().map(|moved| moved.key.clone()).collect();
-        let options = presence::Options { method: None, at_once: self.job.pace.checkers };
-        let found = presence::find(&self.cx.src, keys, options).await;
-        let mut may_go = Vec::with_capacity(moved.len());
-        for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
-            let copied = &moved.version;
-            let now = match answer {
-                // Not every service lists encrypted content under the ETag that it gives to those who ask.
-                Answer::There(now) if copied.is_some() && now.version != *copied => self.cx.src.stat(&key).await,
-                Answer::Unknown(error) => Err(error.to_report()),
-                // A file that is missing by now counts as deleted.
-                Answer::There(_) | Answer::Absent | Answer::NotAsked => {
-                    may_go.push(moved);
-                    continue;
-                }
-            };
-            match now {
-                Ok(now) if now.version == *copied => may_go.push(moved),
-                Ok(_) => {
-                    let message = "changed since it was copied: it stays";
-                    self.ledger.error(Error::new(ErrorKind::Changed, "delete", message).with_key(&key));
-                }
-                Err(error) => self.ledger.error(error.with_key(&key)),
-            }
-        }
-        may_go
     }
 }
 

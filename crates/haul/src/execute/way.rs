@@ -42,7 +42,7 @@ impl Executor {
         match self.cx.dst.stat(key).await {
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
-                self.check_may_delete().await.map_err(|e| e.with_key(key))?;
+                self.deleter.check_may_delete().await.map_err(|e| e.with_key(key))?;
                 if self.backup().keeps(&entry.key) {
                     return self.backup().keep(&self.cx, &entry).await;
                 }
@@ -87,7 +87,7 @@ impl Executor {
         self.ledger.check_may_delete(&self.job.deletes, dir, gone.len() as u64)?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
-            self.check_may_delete().await.map_err(|e| e.with_key(&entry.key))?;
+            self.deleter.check_may_delete().await.map_err(|e| e.with_key(&entry.key))?;
             if self.backup().keeps(&entry.key) && !entry.is_dir() {
                 self.backup().keep(&self.cx, &entry).await?;
                 continue;
@@ -144,7 +144,7 @@ impl Executor {
             return self.ledger.tell(Event::DirExtra { key, deleted: true, dry_run: false });
         }
         self.ledger.report().totals.deletes += 1;
-        self.ledger.decided(&plan::extra(entry, true), false);
+        self.ledger.decided(&plan::extra(entry, true));
         self.ledger.tell(Event::Deleted { side: Side::Dst, key, size });
     }
 

@@ -1,11 +1,10 @@
 //! What does the work that is decided, and the small decisions on the way to it: transfers on one side, attributes of what
 //! has the same bytes on the other.
 
-use super::{
-    Executor,
-    attributes::{BACKLOG, Due},
-};
+use super::{Done, Executor};
 use crate::{
+    looks::{Due, Looks},
+    plan::Taker,
     schedule::{COMING, COMING_BEFORE_A_PAUSE, Queue},
     transfer::Order,
 };
@@ -27,21 +26,27 @@ pub(crate) struct Working {
     setter: JoinHandle<()>,
 }
 
-impl Executor {
-    /// Starts what does the work that is decided: transfers, and setting attributes.
-    pub fn start_working(self: Arc<Self>, check_first: bool) -> (Orders, Working) {
+impl Taker for Executor {
+    type Out = Done;
+    type Working = Working;
+
+    fn start_working(self: &Arc<Self>) -> (Done, Working) {
         let pauses = self.planner.can_pause();
         let (transfers, coming) = mpsc::channel(if pauses { COMING_BEFORE_A_PAUSE } else { COMING });
-        let (attributes, due) = mpsc::channel(BACKLOG);
-        let queue = Queue::new(coming, self.job.pace.order_by, check_first, self.mover.copy_batch());
+        let queue = Queue::new(coming, self.job.pace.order_by, self.job.pace.check_first, self.cx.copy_batch());
         let queue = if pauses { queue.before_a_pause() } else { queue };
         let scheduler = tokio::spawn(self.clone().schedule(queue));
-        let setter = tokio::spawn(self.set_attributes(due));
-        (Orders { transfers, attributes }, Working { scheduler, setter })
+        let looks = Looks { size: self.cx.copy_batch(), at_once: self.checkers(), ledger: self.ledger.clone() };
+        let run = self.clone();
+        let (attributes, setter) = looks.start(move |files| {
+            let run = run.clone();
+            async move { run.attribute_batch(files).await }
+        });
+        let orders = Orders { transfers, attributes };
+        (Done { executor: self.clone(), orders }, Working { scheduler, setter })
     }
 
-    /// Waits until all of it is done; every sender of orders must be gone.
-    pub async fn finish_working(&self, working: Working) {
+    async fn finish_working(&self, working: Working) {
         self.ledger.joined("transfer", working.scheduler.await);
         self.ledger.joined("set attributes", working.setter.await);
         self.publish_delayed().await;

@@ -4,6 +4,7 @@ use super::Planner;
 use crate::{Cx, attributes::ask, decide};
 use haul_core::{
     Entry, Key, Kind,
+    attributes::Differs,
     compare::{Difference, Reason, Verdict},
     job::CompareBy,
     plan::{Action, Elsewhere, UseAs},
@@ -19,6 +20,15 @@ struct Found {
     differs: Difference,
     /// Nothing that is to be kept differs.
     exact: bool,
+}
+
+/// What is told of a file that another place has: why it is there where it is wanted, and in what it differs.
+pub(crate) fn told_of(src: &Entry, why: Reason, found: &Elsewhere, exact: bool) -> ((Action, Reason), Difference) {
+    match found.use_as {
+        UseAs::Instead => ((Action::Keep, Reason::Size), Difference::of(src, Differs::default())),
+        UseAs::Taken { .. } if exact => ((Action::Reuse, why), found.differs),
+        UseAs::Taken { .. } => ((Action::Copy, why), found.differs),
+    }
 }
 
 impl Planner {
@@ -74,9 +84,7 @@ impl Planner {
         if dst.is_some_and(|dst| !link || is_it(dst)) && exact {
             return None;
         }
-        let copy = dst.is_none() || !exact;
-        // Where one that isn't exact would do, a dry run says that it would be copied.
-        (exact || !self.job.dry_run).then_some(UseAs::Taken { link, copy })
+        Some(UseAs::Taken { link, copy: dst.is_none() || !exact })
     }
 
     /// Of the other places from this one on, the first that has a file with all that is to be kept, else the first that has its

@@ -8,6 +8,12 @@ use haul_core::{
     plan::{Action, Step},
 };
 
+/// The error for a file that exists and differs where `--immutable` forbids to change it.
+pub(crate) fn forbidden(key: &Key) -> Error {
+    let message = "it exists and differs, and --immutable forbids to change it";
+    Error::new(ErrorKind::Exists, "copy", message).with_key(key)
+}
+
 impl Planner {
     /// Completes what was decided about a file and passes it on.
     pub async fn file(&self, mut step: Step, out: &impl Outlet) {

@@ -106,7 +106,7 @@ impl Planner {
         for entry in gone.into_iter().rev() {
             match entry.is_dir() {
                 true => self.ledger.tell(Event::DirExtra { key: entry.key, deleted: true, dry_run: true }),
-                false => self.ledger.decided(&plan::extra(entry, true), true),
+                false => self.ledger.decided(&plan::extra(entry, true)),
             }
         }
         Ok(())

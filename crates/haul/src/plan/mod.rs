@@ -1,10 +1,12 @@
 //! Plans a job: lists, joins and compares both sides, and passes on a [`Step`] for each key. Reads only: an executor does the
 //! steps, or a caller looks at them.
 
+mod ahead;
 mod checks;
 mod dirs;
 mod elsewhere;
 mod file;
+mod further;
 mod kinds;
 mod links;
 mod one;
@@ -25,11 +27,13 @@ use crate::{
     rename::Renames,
 };
 use checks::Checks;
+pub(crate) use elsewhere::told_of;
+pub(crate) use file::forbidden;
 use haul_core::{
     Entry, ErrorKind, Key, Kind, Result,
     attributes::{Differs, Unkept, What, Why},
     compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
-    event::{Event, Facts, LeftOut},
+    event::LeftOut,
     job::{Job, Verb},
     join::Pair,
     plan::{self, Action, Step},
@@ -88,8 +92,25 @@ pub(crate) struct Walked {
 
 /// Where steps go: to an executor, or to a caller who looks at them.
 pub(crate) trait Outlet: Clone + Send + Sync + 'static {
+    /// It takes a step for each unchanged file too. Otherwise the planner counts and tells those that their listed facts settle.
+    const TAKES_UNCHANGED: bool = false;
+
     /// Takes a step.
     fn take(&self, step: Step) -> impl Future<Output = ()> + Send;
+}
+
+/// Takes the steps of a job: does them, or tells them.
+pub(crate) trait Taker {
+    /// Where its steps go.
+    type Out: Outlet;
+    /// What works at them.
+    type Working;
+
+    /// Starts what works at the steps that come.
+    fn start_working(self: &Arc<Self>) -> (Self::Out, Self::Working);
+
+    /// Waits until all that came is done; the outlet and its clones must be gone.
+    fn finish_working(&self, working: Self::Working) -> impl Future<Output = ()> + Send;
 }
 
 /// A directory on both sides.
@@ -173,13 +194,18 @@ impl Planner {
         &self.links
     }
 
+    /// Questions to the stores at once.
+    pub fn checkers(&self) -> usize {
+        self.checkers
+    }
+
     /// How files are compared.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
     /// One walk over both sides, to its end or to where the job stops.
-    pub async fn walk(self: &Arc<Self>, pass: Pass, out: &impl Outlet) -> Walked {
+    pub async fn walk<O: Outlet>(self: &Arc<Self>, pass: Pass, out: &O) -> Walked {
         let mut walked = Walked::default();
         let mut pairs = match self.pairs() {
             Ok(pairs) => pairs,
@@ -192,7 +218,9 @@ impl Planner {
         let mut src_files = 0u64;
         let mut last: Option<Key> = None;
         while !self.ledger.stopping() {
-            src_files += self.pass_by_unchanged(&mut pairs, pass, &mut last);
+            if !O::TAKES_UNCHANGED {
+                src_files += self.pass_by_unchanged(&mut pairs, pass, &mut last);
+            }
             if self.is_paused() && last.is_some() {
                 (walked.whole, walked.paused) = (true, true);
                 break;
@@ -296,11 +324,8 @@ impl Planner {
                 }
                 *last = Some(src.key.clone());
             }
-            let (key, dry_run) = (src.key.clone(), self.job.dry_run);
-            let (action, size) = (Action::Keep, src.size);
             let differs = self.attributes.difference(&self.rules, src, Some(dst));
-            let facts = Facts::of(src);
-            self.ledger.tell(Event::Decided { key, action, why, size, differs, facts, dry_run });
+            self.ledger.decided_of(src, &src.key, (Action::Keep, why), differs);
             count += 1;
             true
         });

@@ -2,19 +2,10 @@
 
 use super::{Outlet, Pass, Planner};
 use crate::{
-    Cx, Report,
-    attributes::Attributes,
-    budget::Budget,
-    hard_links::{HardLinks, inode},
-    known::Index,
-    ledger::Ledger,
-    overlap,
+    Cx, Report, attributes::Attributes, budget::Budget, hard_links::HardLinks, known::Index, ledger::Ledger, overlap,
 };
 use futures::Stream;
-use haul_core::{
-    job::Job,
-    plan::{self, Action, Step},
-};
+use haul_core::{job::Job, plan::Step};
 use std::{
     pin::Pin,
     sync::Arc,
@@ -28,6 +19,9 @@ const AHEAD: usize = 1024;
 /// What `job` comes to between the ends of `cx`, as it is decided; nothing is done. The sides are listed no faster than the
 /// steps are taken.
 ///
+/// There is a step for each key that the job decides about, unchanged ones too: of what only the destination has, a copy and a move
+/// tell files, with [`haul_core::job::Tell::extra`]. What is left out, or could not be seen, has no step; the sink hears of it.
+///
 /// Steps of files come in the order of their keys, but for those whose comparison had to ask a store, renamed files and further
 /// names of files, which come at the end. Errors go to the sink and into [`Steps::report`]: a step that deletes rests on nothing
 /// once there is one.
@@ -36,7 +30,7 @@ pub fn plan(mut job: Job, cx: Cx) -> Steps {
     let attributes = Arc::new(Attributes::new(&mut job, &cx));
     let (job, ledger, index) = (
         Arc::new(job),
-        Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone())),
+        Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), true)),
         Arc::<Index>::default(),
     );
     let budget = Budget::new(&job, &*cx.src, &*cx.dst);
@@ -52,7 +46,7 @@ pub fn plan(mut job: Job, cx: Cx) -> Steps {
         planner.see_root(&out).await;
         planner.walk(if job.deletes.alone { Pass::DeletesOnly } else { Pass::Transfers }, &out).await;
         planner.settle_renames(&out).await;
-        planner.show_links(&out).await;
+        planner.settle_links(&out).await;
         index.end().await;
     });
     Steps { coming, ledger, walk }
@@ -94,25 +88,11 @@ struct Shown {
 }
 
 impl Outlet for Shown {
+    const TAKES_UNCHANGED: bool = true;
+
     async fn take(&self, step: Step) {
-        if let (Action::Copy | Action::Touch | Action::Keep, Some(src)) = (step.action, &step.src)
-            && !step.why.is_left_alone()
-        {
-            self.links.there(src, step.dst.as_ref().filter(|_| step.action != Action::Copy));
-        }
+        self.links.will_be(&step);
         // Fails only when nobody looks any more.
         let _ = self.steps.send(step).await;
-    }
-}
-
-impl Planner {
-    /// Further names of files, when the first is where it is to be.
-    async fn show_links(&self, out: &impl Outlet) {
-        for (_, there, name) in self.links.turn().links {
-            let linked = name.dst.as_ref().and_then(|dst| dst.posix.as_deref()).map(inode);
-            let (action, why) = plan::link(&name.src, name.dst.as_ref(), there.is_some() && linked == there, &self.job);
-            let differs = self.attributes.difference(&self.rules, &name.src, name.dst.as_ref());
-            out.take(Step { differs, ..Step::new(action, Some(name.src), name.dst, why) }).await;
-        }
     }
 }

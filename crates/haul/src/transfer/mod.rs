@@ -286,11 +286,6 @@ impl Mover {
         Route::Parts { size: pump::part_size(&self.job, &limits, Some(size), &along) }
     }
 
-    /// Files that are handed to the destination's store at once, where it copies by itself. At least 1.
-    pub fn copy_batch(&self) -> usize {
-        self.cx.src.caps().copy_batch.min(self.cx.dst.caps().copy_batch).max(1)
-    }
-
     /// Chunks that a file of this size takes.
     pub fn chunks(&self, size: u64) -> u64 {
         size.div_ceil(pump::block(self, self.route_through_memory(size), size)).max(1)

@@ -395,6 +395,60 @@ async fn ten_thousand_files_in_many_directories() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_tells_and_counts_what_a_run_does_and_does_nothing() {
+    let mut b = Bench::new();
+    b.file("src/new/a", "1", 5).file("src/other", "22", 5).file("dst/other", "1", 5).file("src/one", "linked", 5);
+    b.file("src/same", "x", 5).file("dst/same", "x", 5).file("src/time", "x", 5).file("dst/time", "x", 6);
+    b.file("dst/gone/b", "1", 5).file("dst/gone/deep/c", "1", 5);
+    fs::hard_link(b.path("src/one"), b.path("src/two")).unwrap();
+    b.job.attributes.keep.perms = true;
+    b.job.attributes.keep.hard_links = true;
+    b.job.tell.details = true;
+    let mut runs = Vec::new();
+    for dry_run in [true, false] {
+        let before = b.tree("dst");
+        b.job.dry_run = dry_run;
+        let report = b.run(Verb::Sync).await;
+        assert!(report.is_ok(), "{report:?}");
+        assert_eq!(b.tree("dst") == before, dry_run);
+        let mut told = Vec::new();
+        for event in std::mem::take(&mut *b.events.0.lock().unwrap()) {
+            match event {
+                Event::Decided { key, action, why, size, dry_run: told_dry, .. } => {
+                    assert_eq!(told_dry, dry_run);
+                    told.push(format!("{key} {action:?} {why:?} {size}"));
+                }
+                Event::DirExtra { key, deleted, .. } => told.push(format!("{key} {deleted}")),
+                Event::Linked { key, to } => told.push(format!("{key} {to}")),
+                _ => {}
+            }
+        }
+        told.sort();
+        let totals = report.totals;
+        let changes = [totals.transfers, totals.bytes, totals.touched, totals.links];
+        runs.push((told, changes, totals.deletes, totals.dirs_deleted));
+    }
+    assert_eq!(runs[0], runs[1]);
+    let (told, changes, deletes, dirs) = &runs[0];
+    assert_eq!((told.len(), changes, *deletes, *dirs), (11, &[3, 9, 1, 1], 2, 2), "{told:?}");
+}
+
+/// More than a batch of them wait at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_unchanged_file_is_looked_at() {
+    let mut b = Bench::new();
+    (0..3000).for_each(|i| _ = b.file(&format!("src/{i}"), "", 5));
+    b.job.attributes.keep.perms = true;
+    b.job.attributes.keep.xattrs = true;
+    assert_eq!(b.run(Verb::Copy).await.totals.transfers, 3000);
+    for dry_run in [true, false] {
+        b.job.dry_run = dry_run;
+        let report = b.run(Verb::Copy).await;
+        assert_eq!((report.totals.unchanged, report.totals.transfers), (3000, 0), "dry run: {dry_run}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_link_in_a_circle_is_one_error_and_the_rest_is_copied() {
     let mut b = Bench::new();
     b.file("src/a/f", "f", 5).file("src/z", "z", 5);

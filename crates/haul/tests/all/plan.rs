@@ -71,16 +71,15 @@ async fn a_plan_tells_each_key_and_changes_nothing() {
         step(Action::MakeDir, "new/"),
         step(Action::Copy, "new/a"),
         step(Action::Copy, "other"),
+        step(Action::Keep, "same"),
     ];
-    let mut steps = told(Job::new(Verb::Sync), root.path()).await;
-    // What is plainly the same is counted and passed by.
-    steps.retain(|(action, _)| *action != Action::Keep);
-    assert_eq!(steps, expected);
+    assert_eq!(told(Job::new(Verb::Sync), root.path()).await, expected);
     assert!(root.path().join("dst/gone/b").exists() && !root.path().join("dst/new").exists());
     let report = haul::run(Job::new(Verb::Sync), cx(root.path())).await;
     assert_eq!((report.totals.transfers, report.totals.deletes, report.totals.dirs_deleted), (2, 2, 1));
     assert_eq!(report.totals.unchanged, 1);
-    assert!(told(Job::new(Verb::Sync), root.path()).await.iter().all(|(action, _)| *action == Action::Keep));
+    let unchanged = ["new/", "new/a", "other", "same"].map(|key| step(Action::Keep, key));
+    assert_eq!(told(Job::new(Verb::Sync), root.path()).await, unchanged);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,6 +102,22 @@ async fn a_renamed_file_and_further_names_come_at_the_end() {
     );
     let last = all.last().unwrap();
     assert_eq!((last.action, last.key().cloned()), (Action::Link, Some(Key::new("two"))));
+    assert_eq!(last.link_to, Some(Key::new("one")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_first_name_does_not_come_the_next_has_a_step_of_its_own() {
+    let root = trees(&[("src/one", "linked"), ("dst/one", "other")]);
+    for name in ["two", "three"] {
+        fs::hard_link(root.path().join("src/one"), root.path().join("src").join(name)).unwrap();
+    }
+    let job = Job::new(Verb::Copy).with(|job| {
+        job.existing.immutable = true;
+        job.attributes.keep.hard_links = true;
+    });
+    let step = |action, key: &str| (action, key.to_owned());
+    let expected = [step(Action::Refuse, "one"), step(Action::Copy, "three"), step(Action::Link, "two")];
+    assert_eq!(told(job, root.path()).await, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
