@@ -7,7 +7,7 @@ use crate::{
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Mtime, Result, Retry, error::NO_KEYS, key::after_prefix};
-use haul_net::{Fault, Tried, at};
+use haul_net::{Fault, Pages, Tried, at};
 use haul_store::{
     ListRequest,
     task::Task,
@@ -141,7 +141,7 @@ impl Lister {
 
     async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
         let (mut next, mut last): (Option<String>, Option<Vec<u8>>) = (None, None);
-        let mut whole = self.service.whole_listings.load(Relaxed);
+        let (mut whole, mut pages) = (self.service.whole_listings.load(Relaxed), Pages::default());
         if scope.after.is_some() && !whole {
             // Where an account has directories, what comes after a name is another matter.
             match self.service.namespace(scope.container).await {
@@ -201,6 +201,7 @@ impl Lister {
             if let Some(fault) = disorder(&page, last.as_deref(), &scope.prefix) {
                 return Err((lost(), fault.error("list")));
             }
+            let grows = !page.entries.is_empty();
             last = page.entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
             let entries = page.entries.into_iter().filter(|entry| {
                 let key = entry.key.as_bytes();
@@ -214,11 +215,14 @@ impl Lister {
             match page.next {
                 None => return Ok(Reached::End),
                 Some(_) if !more => return Ok(Reached::Limit),
-                Some(same) if next.as_ref() == Some(&same) => {
-                    let from = key_of(last.as_deref().unwrap_or(&scope.prefix));
-                    return Err((from, Fault::broken("the listing does not advance").error("list")));
+                Some(marker) => {
+                    if grows {
+                        pages.passed();
+                    }
+                    let from = || key_of(last.as_deref().unwrap_or(&scope.prefix));
+                    pages.next(&marker).map_err(|fault| (from(), fault.error("list")))?;
+                    next = Some(marker);
                 }
-                more => next = more,
             }
         }
     }
@@ -292,7 +296,7 @@ impl Folders for Levels {
         let prefix = [&self.root[..], dir.as_bytes().get(self.front.len()..).unwrap_or_default()].concat();
         let levels = self.clone();
         async move {
-            let (mut found, mut next): (BTreeMap<Key, Found>, Option<String>) = (BTreeMap::new(), None);
+            let (mut found, mut next, mut pages) = (BTreeMap::<Key, Found>::new(), None::<String>, Pages::default());
             loop {
                 let marker = next.as_deref();
                 let (most, meta) = (levels.service.config.list_chunk, levels.meta);
@@ -305,6 +309,7 @@ impl Folders for Levels {
                         let message = format!("the server listed {}, which was not asked for", entry.key);
                         return Err(Fault::broken(message).at("list", &dir));
                     }
+                    pages.is_new(&entry.key.to_string());
                     // The directory itself.
                     if blob.len() > prefix.len() {
                         let key = Key::new(levels.key_of(blob));
@@ -317,10 +322,10 @@ impl Folders for Levels {
                 }
                 match page.next {
                     None => return Ok(found.into_values().collect()),
-                    same if same == next => {
-                        return Err(Fault::broken("the listing does not advance").at("list", &dir));
+                    Some(marker) => {
+                        pages.next(&marker).map_err(at("list", &dir))?;
+                        next = Some(marker);
                     }
-                    more => next = more,
                 }
             }
         }
@@ -471,7 +476,7 @@ impl Parsed {
     fn property(&mut self, name: &str, text: &str) {
         match name {
             "Name" => self.name = Some(text.to_owned()),
-            "Content-Length" => self.size = text.trim().parse().ok(),
+            "Content-Length" => self.size = text.trim().parse().ok().and_then(web::believed),
             "Etag" => self.now.etag = crate::meta::bare(text),
             "Last-Modified" => self.now.changed = web::date(text),
             "Content-MD5" => text.trim().clone_into(&mut self.now.md5),
@@ -522,7 +527,7 @@ pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
         // A signature for one container can't ask for others.
         return Ok(vec![Entry::dir(Key::new(format!("{only}/")))]);
     }
-    let (mut found, mut marker): (Vec<Entry>, Option<String>) = (Vec::new(), None);
+    let (mut found, mut marker, mut pages) = (Vec::new(), None::<String>, Pages::default());
     loop {
         let mut call = Call::service("ListContainers", Method::GET).query("comp", "list");
         if let Some(marker) = &marker {
@@ -531,11 +536,16 @@ pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
         let (_, body) = plain(service.ask(&call).await).map_err(|fault| fault.error("list"))?;
         let broken = || Fault::broken("the list of containers can't be read").error("list");
         let (page, next) = parse_containers(&body).ok_or_else(broken)?;
+        for entry in &page {
+            pages.is_new(&entry.key.to_string());
+        }
         found.extend(page);
         match next {
             None => break,
-            same if same == marker => return Err(broken()),
-            more => marker = more,
+            Some(next) => {
+                pages.next(&next).map_err(|fault| fault.error("list"))?;
+                marker = Some(next);
+            }
         }
     }
     found.sort_by(|a, b| a.key.cmp(&b.key));
@@ -544,12 +554,15 @@ pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
 
 fn parse_containers(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
     let (mut found, mut next, mut name, mut changed) = (Vec::new(), None, None, None::<Mtime>);
+    // What no container can be called: it would lead elsewhere.
+    let mut is_odd = false;
     xml::walk(body, |step| match step {
         Step::Open("Container") => (name, changed) = (None, None),
         Step::Close("Name", text) => name = Some(text.to_owned()),
         Step::Close("Last-Modified", text) => changed = web::date(text),
         Step::Close("Container", _) => {
             if let Some(name) = name.take() {
+                is_odd |= tree::is_odd(name.as_bytes()) || name.contains('/');
                 found.push(Entry { mtime: changed, changed, ..Entry::dir(Key::new(format!("{name}/"))) });
             }
         }
@@ -557,7 +570,7 @@ fn parse_containers(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
         _ => {}
     })?;
     // Without that word it was cut.
-    Some((found, Some(next?).filter(|next| !next.is_empty())))
+    Some((found, Some(next?).filter(|next| !next.is_empty()))).filter(|_| !is_odd)
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use crate::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Mtime, Result, Retry, error::NO_KEYS, key::after_prefix};
-use haul_net::Fault;
-use haul_oauth::Refusal;
-use haul_store::{ListRequest, task::Task};
+use haul_net::{Fault, Pages};
+use haul_oauth::{Refusal, few};
+use haul_store::{ListRequest, task::Task, tree};
 use http::Method;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ const AHEAD: usize = 2;
 #[serde(rename_all = "camelCase")]
 struct Answer {
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     items: Vec<Object>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     prefixes: Vec<String>,
     next_page_token: Option<String>,
 }
@@ -147,7 +147,7 @@ impl Lister {
 
     async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
         let (mut next, mut last): (Option<String>, Option<Vec<u8>>) = (None, None);
-        let mut from = scope.after.clone().unwrap_or_default();
+        let (mut from, mut pages) = (scope.after.clone().unwrap_or_default(), Pages::default());
         let key_of = |object: &[u8]| Key::new([&scope.front, object.get(scope.cut..).unwrap_or_default()].concat());
         loop {
             let lost = || match &last {
@@ -194,11 +194,14 @@ impl Lister {
                 None if full && grows => return Ok(Reached::Limit),
                 None => return Ok(Reached::End),
                 Some(_) if !more => return Ok(Reached::Limit),
-                Some(same) if next.as_ref() == Some(&same) => {
-                    let from = key_of(last.as_deref().unwrap_or(&scope.prefix));
-                    return Err((from, Fault::broken("the listing does not advance").error("list")));
+                Some(token) => {
+                    if grows {
+                        pages.passed();
+                    }
+                    let from = || key_of(last.as_deref().unwrap_or(&scope.prefix));
+                    pages.next(&token).map_err(|fault| (from(), fault.error("list")))?;
+                    next = Some(token);
                 }
-                more => next = more,
             }
         }
     }
@@ -316,7 +319,7 @@ fn read(answer: Answer, meta: bool) -> Result<Page, String> {
 #[serde(rename_all = "camelCase")]
 struct Buckets {
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     items: Vec<Bucket>,
     next_page_token: Option<String>,
 }
@@ -328,6 +331,11 @@ struct Bucket {
     time_created: Option<String>,
 }
 
+/// What no bucket can be called: it would lead elsewhere.
+fn is_odd(bucket: &str) -> bool {
+    tree::is_odd(bucket.as_bytes()) || bucket.contains('/')
+}
+
 /// All buckets of the project, as directories.
 ///
 /// Errors: they can't be listed.
@@ -336,14 +344,17 @@ pub async fn buckets(service: &Service) -> Result<Vec<Entry>> {
         let message = "to list buckets, set project_number; else name a bucket: REMOTE:BUCKET";
         return Err(Error::new(ErrorKind::Invalid, "list", message));
     }
-    let (mut found, mut token): (Vec<Entry>, Option<String>) = (Vec::new(), None);
+    let (mut found, mut token, mut pages) = (Vec::new(), None::<String>, Pages::default());
     loop {
         let query = [("project", &*service.config.project), ("pageToken", token.as_deref().unwrap_or_default())];
         let call = service.call("ListBuckets", Method::GET, "/b", &query);
         let answer: Buckets = service.api.json(&call).await.map_err(|refused| refused.fault.error("list"))?;
         let broken = || Fault::broken("the list of buckets can't be read").error("list");
-        if answer.kind != "storage#buckets" {
+        if answer.kind != "storage#buckets" || answer.items.iter().any(|bucket| is_odd(&bucket.name)) {
             return Err(broken());
+        }
+        for bucket in &answer.items {
+            pages.is_new(&bucket.name);
         }
         found.extend(answer.items.into_iter().map(|bucket| {
             let time = bucket.time_created.and_then(|text| text.parse::<jiff::Timestamp>().ok());
@@ -352,8 +363,10 @@ pub async fn buckets(service: &Service) -> Result<Vec<Entry>> {
         }));
         match answer.next_page_token.filter(|token| !token.is_empty()) {
             None => break,
-            same if same == token => return Err(broken()),
-            more => token = more,
+            Some(next) => {
+                pages.next(&next).map_err(|fault| fault.error("list"))?;
+                token = Some(next);
+            }
         }
     }
     found.sort_by(|a, b| a.key.cmp(&b.key));
