@@ -38,7 +38,7 @@ pub fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused 
         (fault.kind, fault.retry) = (kind, retry);
         let wait = text("retry-after").and_then(|wait| wait.parse().ok()).map(Duration::from_secs);
         if let Some(wait) = wait.filter(|_| retry != Retry::Never) {
-            fault.retry = Retry::After(wait);
+            fault.retry = Retry::after(wait);
         }
     }
     if !code.is_empty() {

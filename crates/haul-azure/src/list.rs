@@ -7,10 +7,10 @@ use crate::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, ErrorKind, Key, Mtime, Result};
-use haul_net::{Fault, Tried, at};
+use haul_net::{Fault, Pages, Tried, at};
 use haul_store::{
-    pages::{self, Answer, Pages, Scope},
-    tree::{Folders, Found, Wanted},
+    pages::{self, Answer, Pager, Scope},
+    tree::{self, Folders, Found, Wanted},
     web,
     xml::{self, Step},
 };
@@ -35,14 +35,14 @@ pub struct Page {
 }
 
 /// How the next page is asked for.
-#[derive(PartialEq)]
+#[derive(Hash)]
 pub struct Next {
     marker: String,
     /// The listing began at the first name, since the service knows of no other beginning.
     whole: bool,
 }
 
-impl Pages for Service {
+impl Pager for Service {
     type Next = Next;
 
     fn root(&self) -> (Option<&str>, &[u8]) {
@@ -158,7 +158,7 @@ impl Folders for Levels {
         let prefix = [&self.root[..], dir.as_bytes().get(self.front.len()..).unwrap_or_default()].concat();
         let levels = self.clone();
         async move {
-            let (mut found, mut next): (BTreeMap<Key, Found>, Option<String>) = (BTreeMap::new(), None);
+            let (mut found, mut next, mut pages) = (BTreeMap::<Key, Found>::new(), None::<String>, Pages::default());
             loop {
                 let marker = next.as_deref();
                 let (most, meta) = (levels.service.config.list_chunk, levels.meta);
@@ -171,6 +171,7 @@ impl Folders for Levels {
                         let message = format!("the server listed {}, which was not asked for", entry.key);
                         return Err(Fault::broken(message).at("list", &dir));
                     }
+                    pages.is_new(&entry.key.to_string());
                     // The directory itself.
                     if blob.len() > prefix.len() {
                         let key = Key::new(levels.key_of(blob));
@@ -183,10 +184,10 @@ impl Folders for Levels {
                 }
                 match page.next {
                     None => return Ok(found.into_values().collect()),
-                    same if same == next => {
-                        return Err(Fault::broken("the listing does not advance").at("list", &dir));
+                    Some(marker) => {
+                        pages.next(&marker).map_err(at("list", &dir))?;
+                        next = Some(marker);
                     }
-                    more => next = more,
                 }
             }
         }
@@ -319,7 +320,7 @@ impl Parsed {
     fn property(&mut self, name: &str, text: &str) {
         match name {
             "Name" => self.name = Some(text.to_owned()),
-            "Content-Length" => self.size = text.trim().parse().ok(),
+            "Content-Length" => self.size = text.trim().parse().ok().and_then(web::believed),
             "Etag" => self.now.etag = crate::meta::bare(text),
             "Last-Modified" => self.now.changed = web::date(text),
             "Content-MD5" => text.trim().clone_into(&mut self.now.md5),
@@ -370,7 +371,7 @@ pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
         // A signature for one container can't ask for others.
         return Ok(vec![Entry::dir(Key::new(format!("{only}/")))]);
     }
-    let (mut found, mut marker): (Vec<Entry>, Option<String>) = (Vec::new(), None);
+    let (mut found, mut marker, mut pages) = (Vec::new(), None::<String>, Pages::default());
     loop {
         let mut call = Call::service("ListContainers", Method::GET).query("comp", "list");
         if let Some(marker) = &marker {
@@ -379,11 +380,16 @@ pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
         let (_, body) = plain(service.ask(&call).await).map_err(|fault| fault.error("list"))?;
         let broken = || Fault::broken("the list of containers can't be read").error("list");
         let (page, next) = parse_containers(&body).ok_or_else(broken)?;
+        for entry in &page {
+            pages.is_new(&entry.key.to_string());
+        }
         found.extend(page);
         match next {
             None => break,
-            same if same == marker => return Err(broken()),
-            more => marker = more,
+            Some(next) => {
+                pages.next(&next).map_err(|fault| fault.error("list"))?;
+                marker = Some(next);
+            }
         }
     }
     found.sort_by(|a, b| a.key.cmp(&b.key));
@@ -392,12 +398,15 @@ pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
 
 fn parse_containers(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
     let (mut found, mut next, mut name, mut changed) = (Vec::new(), None, None, None::<Mtime>);
+    // What no container can be called: it would lead elsewhere.
+    let mut is_odd = false;
     xml::walk(body, |step| match step {
         Step::Open("Container") => (name, changed) = (None, None),
         Step::Close("Name", text) => name = Some(text.to_owned()),
         Step::Close("Last-Modified", text) => changed = web::date(text),
         Step::Close("Container", _) => {
             if let Some(name) = name.take() {
+                is_odd |= tree::is_odd(name.as_bytes()) || name.contains('/');
                 found.push(Entry { mtime: changed, changed, ..Entry::dir(Key::new(format!("{name}/"))) });
             }
         }
@@ -405,7 +414,7 @@ fn parse_containers(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
         _ => {}
     })?;
     // Without that word it was cut.
-    Some((found, Some(next?).filter(|next| !next.is_empty())))
+    Some((found, Some(next?).filter(|next| !next.is_empty()))).filter(|_| !is_odd)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
 };
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Result, Version};
-use haul_net::{Fault, Tried, at};
+use haul_net::{Fault, Pages, Tried, at};
 use haul_store::{Body, Direction, Read, web};
 use http::Method;
 use std::ops::Range;
@@ -73,14 +73,16 @@ async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> 
 }
 
 async fn first_below(service: &Service, container: &str, prefix: &[u8]) -> Tried<Option<Entry>> {
-    let mut next: Option<String> = None;
+    let (mut next, mut pages) = (None::<String>, Pages::default());
     loop {
         let question = Question { prefix, delimiter: "", most: 1, marker: next.as_deref(), from: None, meta: false };
         let page = plain(list::page(service, container, &question).await)?;
         match (page.entries.into_iter().next(), page.next) {
             // A page that isn't the last may be empty.
-            (None, Some(more)) if next.as_ref() != Some(&more) => next = Some(more),
-            (None, Some(_)) => return Err(Fault::broken("the listing does not advance")),
+            (None, Some(more)) => {
+                pages.next(&more)?;
+                next = Some(more);
+            }
             (first, _) => return Ok(first),
         }
     }

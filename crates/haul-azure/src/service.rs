@@ -283,7 +283,7 @@ impl Service {
             return Ok(reply);
         }
         let (status, headers) = (reply.status, reply.headers.clone());
-        let body = reply.bytes().await.unwrap_or_default();
+        let body = reply.refusal().await.unwrap_or_default();
         // It was refused, and may be sent again: on this connection no more of it.
         moves.give_up();
         if self.config.endpoint.scheme() == "http" && reach::wants_tls(status, &body) {

@@ -1,5 +1,6 @@
 //! What a refusal means, by the service's code for it.
 
+use crate::facts::is_id;
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
 use haul_oauth::Refused;
@@ -29,7 +30,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
         let wait = headers.get("retry-after").and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
         fault.kind = kind;
         fault.retry = match wait.map(Duration::from_secs) {
-            Some(wait) if retry != Retry::Never => Retry::After(wait),
+            Some(wait) if retry != Retry::Never => Retry::after(wait),
             _ => retry,
         };
     }
@@ -63,7 +64,7 @@ pub struct Taken {
 /// What a refusal says that has the name; `None` for other refusals, and where it isn't told.
 pub fn taken(refused: &Refused) -> Option<Taken> {
     let (kind, id) = refused.code.strip_prefix(IN_USE)?.strip_prefix('/')?.split_once('/')?;
-    Some(Taken { is_folder: kind == "folder", id: id.to_owned() })
+    is_id(id).then(|| Taken { is_folder: kind == "folder", id: id.to_owned() })
 }
 
 fn by_status(status: StatusCode) -> Option<(ErrorKind, Retry)> {

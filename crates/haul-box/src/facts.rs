@@ -1,6 +1,7 @@
 //! What the service tells of a file or folder.
 
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
+use haul_store::web;
 use serde::Deserialize;
 
 /// What is asked for of each item, so that an answer is small.
@@ -28,6 +29,11 @@ pub struct Item {
 struct Owner {
     #[serde(default)]
     login: String,
+}
+
+/// True for what can be an id: it stands in addresses as it is.
+pub fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 /// A number of bytes, which may come as a fraction.
@@ -61,7 +67,7 @@ impl Item {
     }
 
     pub fn size(&self) -> Option<u64> {
-        self.size.as_ref().and_then(whole)
+        self.size.as_ref().and_then(whole).and_then(web::believed)
     }
 
     pub fn mtime(&self) -> Option<Mtime> {

@@ -91,7 +91,7 @@ async fn content(service: &Service, id: &str) -> Refusal<String> {
         let wait =
             reply.header("retry-after").and_then(|wait| wait.trim().parse().ok()).map_or(SOON, Duration::from_secs);
         let why = "Box isn't done with this file yet, which was uploaded just now";
-        return Err(Fault::new(ErrorKind::Busy, Retry::After(wait), why).into());
+        return Err(Fault::new(ErrorKind::Busy, Retry::after(wait), why).into());
     }
     let to = reply.header("location").map(str::to_owned);
     to.ok_or_else(|| Fault::broken("the service doesn't say where the content is").into())

@@ -3,12 +3,12 @@
 use crate::{
     downloads::Downloads,
     error::{self, Taken},
-    facts::{FIELDS, Item},
+    facts::{FIELDS, Item, is_id},
     options::Config,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_net::Fault;
-use haul_oauth::{Api, Call, Refusal, Refused};
+use haul_net::{Fault, Pages};
+use haul_oauth::{Api, Call, Refusal, Refused, few};
 use haul_store::{Caps, ids::Ids, tree::is_odd, web};
 use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ use std::{
 /// One page of a listing.
 #[derive(Deserialize)]
 struct Page {
+    #[serde(deserialize_with = "few")]
     entries: Vec<Item>,
     next_marker: Option<String>,
 }
@@ -169,18 +170,19 @@ impl Service {
     /// All that is in a folder.
     pub async fn items(&self, id: &str) -> Refusal<Vec<Item>> {
         let base = format!("/folders/{id}/items?limit={}&usemarker=true&fields={FIELDS}", self.config.list_chunk);
-        let (mut all, mut path, mut seen) = (Vec::new(), base.clone(), HashSet::new());
+        let (mut all, mut path, mut pages) = (Vec::new(), base.clone(), Pages::default());
         loop {
             let call: Call = self.call("ListItems", Method::GET, &path);
             let page: Page = self.api.json(&call).await?;
-            all.extend(page.entries);
+            if !page.entries.iter().all(|item| is_id(&item.id)) {
+                return Err(Fault::broken("the service listed something by what is no id").into());
+            }
+            all.extend(page.entries.into_iter().filter(|item| pages.is_new(&item.id)));
             match page.next_marker.filter(|marker| !marker.is_empty()) {
                 None => return Ok(all),
                 Some(marker) => {
                     path = format!("{base}&marker={}", web::encoded(marker.as_bytes()));
-                    if !seen.insert(marker) {
-                        return Err(Fault::broken("the service's listing does not advance").into());
-                    }
+                    pages.next(&marker)?;
                 }
             }
         }
@@ -382,7 +384,7 @@ impl Service {
 
 /// What was asked for, if it is.
 fn shown(item: Item, is: fn(&Item) -> bool) -> Refusal<Item> {
-    match is(&item) && !item.id.is_empty() && item.id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+    match is(&item) && is_id(&item.id) {
         true => Ok(item),
         false => Err(Fault::broken("the service tells of something else than it was asked for").into()),
     }

@@ -63,6 +63,17 @@ pub enum Retry {
     After(Duration),
 }
 
+/// The longest wait that a server is believed: what asks for more is asked again by then, so that no answer stops a run for good.
+const LONGEST: Duration = Duration::from_hours(1);
+
+impl Retry {
+    /// Not before the time that a server asks for.
+    #[must_use]
+    pub fn after(wait: Duration) -> Retry {
+        Retry::After(wait.min(LONGEST))
+    }
+}
+
 /// What failed, doing what, to which key, and whether trying again can help. One pointer wide.
 pub struct Error(Box<Inner>);
 

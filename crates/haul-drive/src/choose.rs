@@ -3,6 +3,7 @@
 use crate::options;
 use futures::FutureExt as _;
 use haul_core::{Error, ErrorKind, Result};
+use haul_net::Pages;
 use haul_oauth::setup::{Asked, Further, Options, Question, Step};
 
 pub const FURTHER: Further = Further { begin: "teamdrive", step: |asked| step(asked).boxed() };
@@ -43,16 +44,18 @@ async fn step(asked: Asked<'_>) -> Result<Step> {
 /// All shared drives of the account: id and name.
 async fn drives(asked: &Asked<'_>) -> Result<Vec<(String, String)>> {
     let endpoint = options::endpoint(asked.options)?;
-    let (mut found, mut page) = (Vec::new(), String::new());
+    let (mut found, mut page, mut pages) = (Vec::new(), String::new(), Pages::default());
     loop {
         let answer = asked.get(&format!("{endpoint}/drive/v3/drives?pageSize=100{page}")).await?;
         let broken = || Error::new(ErrorKind::Io, "config", "the service's answer names no shared drives");
         for drive in answer["drives"].as_array().ok_or_else(broken)? {
             let of = |name: &str| drive[name].as_str().unwrap_or_default().to_owned();
+            pages.is_new(&of("id"));
             found.push((of("id"), of("name")));
         }
         match answer["nextPageToken"].as_str() {
             Some(token) if !token.is_empty() => {
+                pages.next(token).map_err(|fault| fault.error("config"))?;
                 page = format!("&pageToken={}", haul_store::web::encoded(token.as_bytes()));
             }
             _ => return Ok(found),

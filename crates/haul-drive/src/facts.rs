@@ -3,6 +3,7 @@
 use crate::formats::{Format, by_ending};
 use haul_core::{Algo, Entry, Hashes, Key, Mtime, Version, hash::from_hex};
 use haul_oauth::google::Shown;
+use haul_store::web;
 use serde::Deserialize;
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -56,7 +57,7 @@ pub struct Shortcut {
 
 impl Shown for File {
     fn size(&self) -> Option<u64> {
-        self.size.as_deref()?.parse().ok()
+        self.size.as_deref()?.parse().ok().and_then(web::believed)
     }
 }
 
@@ -159,14 +160,18 @@ impl Pinned {
     }
 }
 
+/// True for what can be a file's id: it stands in addresses as it is.
+pub fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
 /// What a version names; `None` for what is no version of a Drive.
 pub fn pinned(version: &Version) -> Option<Pinned> {
     let text = std::str::from_utf8(&version.0).ok()?;
     let mut lines = text.splitn(3, '\n');
     let (id, content, via) = (lines.next()?, lines.next()?, lines.next()?);
     let format = content.split_once('@').and_then(|(ending, _)| by_ending(ending));
-    let is_id = |id: &str| id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-    let (is, id, via) = (!id.is_empty() && is_id(id) && is_id(via), id.to_owned(), via.to_owned());
+    let (is, id, via) = (is_id(id) && (via.is_empty() || is_id(via)), id.to_owned(), via.to_owned());
     is.then_some(Pinned { id, via, format })
 }
 

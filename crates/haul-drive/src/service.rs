@@ -3,12 +3,12 @@
 use crate::{
     asked::Asked,
     exports::Exports,
-    facts::{FIELDS, FOLDER, File},
+    facts::{FIELDS, FOLDER, File, is_id},
     options::Config,
 };
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
-use haul_net::Fault;
-use haul_oauth::{Api, Call, Refusal};
+use haul_net::{Fault, Pages};
+use haul_oauth::{Api, Call, Refusal, few};
 use haul_store::{Caps, ids::Ids, tree};
 use http::{HeaderName, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -63,6 +63,7 @@ impl Root {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
+    #[serde(deserialize_with = "few")]
     files: Vec<File>,
     next_page_token: Option<String>,
     #[serde(default)]
@@ -225,7 +226,7 @@ impl Service {
     pub async fn search(&self, query: &str) -> Refusal<Vec<File>> {
         let (size, fields) =
             (self.config.list_chunk.to_string(), format!("nextPageToken,incompleteSearch,files({FIELDS})"));
-        let (mut all, mut token) = (Vec::new(), String::new());
+        let (mut all, mut token, mut pages) = (Vec::new(), String::new(), Pages::default());
         loop {
             let mut params = vec![("q", query), ("pageSize", &*size), ("fields", &*fields), ("pageToken", &*token)];
             params.push(("includeItemsFromAllDrives", "true"));
@@ -236,13 +237,17 @@ impl Service {
             if page.incomplete_search {
                 return Err(Fault::broken("Google didn't search everything").into());
             }
-            all.extend(page.files);
+            if !page.files.iter().all(|file| is_id(&file.id)) {
+                return Err(Fault::broken("Google listed something by what is no id").into());
+            }
+            all.extend(page.files.into_iter().filter(|file| pages.is_new(&file.id)));
             match page.next_page_token {
                 None => return Ok(all),
-                Some(next) if next.is_empty() || next == token => {
-                    return Err(Fault::broken("the listing does not advance").into());
+                Some(next) if next.is_empty() => return Err(Fault::broken("the listing does not advance").into()),
+                Some(next) => {
+                    pages.next(&next)?;
+                    token = next;
                 }
-                Some(next) => token = next,
             }
         }
     }
@@ -251,7 +256,7 @@ impl Service {
     pub async fn by_id(&self, id: &str) -> Refusal<File> {
         let file: File =
             self.api.json(&self.call("GetFile", Method::GET, &format!("/files/{id}"), &[("fields", FIELDS)])).await?;
-        if file.id.is_empty() { Err(Fault::broken("the answer names no file").into()) } else { Ok(file) }
+        if is_id(&file.id) { Ok(file) } else { Err(Fault::broken("the answer names no file").into()) }
     }
 
     /// The condition of being in a folder.
@@ -291,6 +296,9 @@ impl Service {
     pub async fn followed(&self, file: File) -> Refusal<Option<File>> {
         let mut file = match file.shortcut_details {
             Some(_) if self.config.skip_shortcuts => return Ok(None),
+            Some(shortcut) if !is_id(&shortcut.target_id) => {
+                return Err(Fault::broken("Google doesn't say what this shortcut leads to").into());
+            }
             Some(shortcut) => {
                 let target = match self.by_id(&shortcut.target_id).await {
                     Err(gone) if gone.fault.status == 404 && self.config.skip_dangling_shortcuts => return Ok(None),

@@ -73,7 +73,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
         }
         429 if !matches!(fault.retry, Retry::After(_)) => {
             let wait = said.and_then(|said| said["error"]["retry_after"].as_u64());
-            fault.retry = wait.map_or(Retry::Backoff, |wait| Retry::After(Duration::from_secs(wait)));
+            fault.retry = wait.map_or(Retry::Backoff, |wait| Retry::after(Duration::from_secs(wait)));
         }
         _ => {}
     }

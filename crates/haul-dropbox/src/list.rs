@@ -7,8 +7,8 @@ use crate::{
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry};
-use haul_net::Fault;
-use haul_oauth::Refused;
+use haul_net::{Fault, Pages};
+use haul_oauth::{Refused, few};
 use haul_store::{
     ListRequest,
     tree::{self, Folders, Found, Wanted, is_odd},
@@ -31,6 +31,7 @@ const BATCH: usize = 1000;
 
 #[derive(Deserialize)]
 struct Page {
+    #[serde(deserialize_with = "few")]
     entries: Vec<Facts>,
     cursor: String,
     has_more: bool,
@@ -50,10 +51,11 @@ pub async fn folder(service: &Service, path: &str, recursive: bool) -> Result<BT
 async fn attempt(service: &Service, path: &str, recursive: bool) -> Result<BTreeMap<String, Facts>, Refused> {
     let question = json!({"path": path, "recursive": recursive, "limit": PAGE});
     let mut page: Page = service.api.json(&service.ask("files/list_folder", &question)).await?;
-    let mut found = BTreeMap::new();
+    let (mut found, mut pages) = (BTreeMap::new(), Pages::default());
     loop {
         // A log: what comes later is what holds.
         for facts in page.entries {
+            pages.is_new(&facts.path_lower);
             if facts.path_lower.is_empty() {
                 return Err(Fault::broken("the service listed something without its path").into());
             }
@@ -67,6 +69,7 @@ async fn attempt(service: &Service, path: &str, recursive: bool) -> Result<BTree
         if !page.has_more {
             return Ok(found);
         }
+        pages.next(&page.cursor)?;
         let call = service.ask("files/list_folder/continue", &json!({"cursor": page.cursor}));
         let mut tries = 1;
         let next: Page = loop {
@@ -82,9 +85,6 @@ async fn attempt(service: &Service, path: &str, recursive: bool) -> Result<BTree
                 other => break other?,
             }
         };
-        if next.cursor == page.cursor && next.has_more {
-            return Err(Fault::broken("the listing does not advance").into());
-        }
         page = next;
     }
 }
@@ -94,10 +94,21 @@ fn depth(path: &str) -> usize {
     path.matches('/').count()
 }
 
+/// Whether `lower` is what the service makes of `path`. How it folds other letters than ASCII's is its own affair.
+fn is_of(path: &str, lower: &str) -> bool {
+    !path.is_ascii() || path.eq_ignore_ascii_case(lower)
+}
+
+/// Whether the last part of a path in lower case is this name's.
+fn is_named(lower: &str, name: &str) -> bool {
+    is_of(name, lower.rsplit('/').next().unwrap_or_default())
+}
+
 /// Entries below `base` in order, of all that is in its folder; and names that can't be told.
 fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, Facts>) -> Result<Vec<Found>> {
     let top = depth(path);
     let mut dirs: HashMap<String, Key> = HashMap::new();
+    let mut own: Option<String> = None;
     let mut all = Vec::with_capacity(found.len());
     // In this order a folder comes before what is in it.
     for (lower, facts) in found {
@@ -109,11 +120,16 @@ fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, F
         let above = lower.rsplit_once('/').map_or("", |(above, _)| above);
         let parent = match dirs.get(above) {
             Some(parent) => parent,
-            None if below == top + 1 => base,
+            None if below == top + 1 && is_of(path, above) && own.get_or_insert_with(|| above.to_owned()) == above => {
+                base
+            }
             None => {
                 return Err(Fault::broken("the service listed a file without the folder that it is in").error("list"));
             }
         };
+        if !is_named(&lower, &facts.name) {
+            return Err(Fault::broken("the service listed a file by two names").error("list"));
+        }
         let part = service.config.encoding.decode(facts.name.as_bytes());
         let key = Key::new([parent.as_bytes(), &part[..]].concat());
         if is_odd(&part) || part.contains(&b'/') {

@@ -2,8 +2,8 @@
 
 use crate::service::Service;
 use haul_core::{Entry, Error, ErrorKind, Key, Result};
-use haul_net::Fault;
-use haul_oauth::Call;
+use haul_net::{Fault, Pages};
+use haul_oauth::{Call, few};
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ struct Folder {
 
 #[derive(Deserialize)]
 struct Page {
+    #[serde(deserialize_with = "few")]
     entries: Vec<Folder>,
     cursor: Option<String>,
 }
@@ -99,11 +100,13 @@ fn own(service: &Service, name: &'static str) -> Call {
 }
 
 async fn folders(service: &Service) -> Result<Vec<Folder>> {
-    let (mut all, mut call) = (Vec::new(), own(service, "sharing/list_folders").json(&json!({"limit": PAGE})));
+    let (mut all, mut pages) = (Vec::new(), Pages::default());
+    let mut call = own(service, "sharing/list_folders").json(&json!({"limit": PAGE}));
     loop {
         let page: Page = service.api.json(&service.of_person(call)).await.map_err(failed)?;
-        all.extend(page.entries);
+        all.extend(page.entries.into_iter().filter(|folder| pages.is_new(&folder.shared_folder_id)));
         let Some(cursor) = page.cursor.filter(|cursor| !cursor.is_empty()) else { return Ok(all) };
+        pages.next(&cursor).map_err(|fault| fault.error("open"))?;
         call = own(service, "sharing/list_folders/continue").json(&json!({"cursor": cursor}));
     }
 }

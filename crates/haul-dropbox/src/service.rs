@@ -7,7 +7,7 @@ use crate::{
 };
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
 use haul_oauth::{Api, Call};
-use haul_store::{Caps, Direction, Payload, ids::Ids};
+use haul_store::{Caps, Direction, Payload, ids::Ids, web};
 use http::{HeaderName, Method};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -62,7 +62,7 @@ impl Facts {
         if self.rev.is_empty() {
             return None;
         }
-        let mut entry = Entry::file(key, self.size?);
+        let mut entry = Entry::file(key, self.size.and_then(web::believed)?);
         if self.is_downloadable == Some(false) {
             // A document of the service's own, which has no bytes.
             entry.kind = Kind::Special;

@@ -6,9 +6,12 @@ use crate::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result};
-use haul_net::Fault;
-use haul_oauth::Refusal;
-use haul_store::pages::{self, Pages};
+use haul_net::{Fault, Pages};
+use haul_oauth::{Refusal, few};
+use haul_store::{
+    pages::{self, Pager},
+    tree,
+};
 use http::Method;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -23,9 +26,9 @@ pub const BESIDE: usize = 2;
 #[serde(rename_all = "camelCase")]
 struct Answer {
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     items: Vec<Object>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     prefixes: Vec<String>,
     next_page_token: Option<String>,
 }
@@ -42,7 +45,7 @@ pub struct Page {
 }
 
 /// How the next page is asked for.
-#[derive(PartialEq)]
+#[derive(Hash)]
 pub enum Next {
     /// By the server's token.
     Token(String),
@@ -50,7 +53,7 @@ pub enum Next {
     From(Vec<u8>),
 }
 
-impl Pages for Service {
+impl Pager for Service {
     type Next = Next;
 
     fn root(&self) -> (Option<&str>, &[u8]) {
@@ -176,7 +179,7 @@ fn read(answer: Answer, meta: bool) -> Result<Page, String> {
 #[serde(rename_all = "camelCase")]
 struct Buckets {
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     items: Vec<Bucket>,
     next_page_token: Option<String>,
 }
@@ -188,6 +191,11 @@ struct Bucket {
     time_created: Option<String>,
 }
 
+/// What no bucket can be called: it would lead elsewhere.
+fn is_odd(bucket: &str) -> bool {
+    tree::is_odd(bucket.as_bytes()) || bucket.contains('/')
+}
+
 /// All buckets of the project, as directories.
 ///
 /// Errors: they can't be listed.
@@ -196,14 +204,17 @@ pub async fn buckets(service: &Service) -> Result<Vec<Entry>> {
         let message = "to list buckets, set project_number; else name a bucket: REMOTE:BUCKET";
         return Err(Error::new(ErrorKind::Invalid, "list", message));
     }
-    let (mut found, mut token): (Vec<Entry>, Option<String>) = (Vec::new(), None);
+    let (mut found, mut token, mut pages) = (Vec::new(), None::<String>, Pages::default());
     loop {
         let query = [("project", &*service.config.project), ("pageToken", token.as_deref().unwrap_or_default())];
         let call = service.call("ListBuckets", Method::GET, "/b", &query);
         let answer: Buckets = service.api.json(&call).await.map_err(|refused| refused.fault.error("list"))?;
         let broken = || Fault::broken("the list of buckets can't be read").error("list");
-        if answer.kind != "storage#buckets" {
+        if answer.kind != "storage#buckets" || answer.items.iter().any(|bucket| is_odd(&bucket.name)) {
             return Err(broken());
+        }
+        for bucket in &answer.items {
+            pages.is_new(&bucket.name);
         }
         found.extend(answer.items.into_iter().map(|bucket| {
             let time = bucket.time_created.and_then(|text| text.parse::<jiff::Timestamp>().ok());
@@ -212,8 +223,10 @@ pub async fn buckets(service: &Service) -> Result<Vec<Entry>> {
         }));
         match answer.next_page_token.filter(|token| !token.is_empty()) {
             None => break,
-            same if same == token => return Err(broken()),
-            more => token = more,
+            Some(next) => {
+                pages.next(&next).map_err(|fault| fault.error("list"))?;
+                token = Some(next);
+            }
         }
     }
     found.sort_by(|a, b| a.key.cmp(&b.key));

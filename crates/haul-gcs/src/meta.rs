@@ -51,7 +51,7 @@ impl Shown for Object {
 impl Object {
     /// Bytes; `None` when it wasn't told.
     pub fn told_size(&self) -> Option<u64> {
-        self.size.as_deref()?.parse().ok()
+        self.size.as_deref()?.parse().ok().and_then(haul_store::web::believed)
     }
 
     /// Its version; `None` when it wasn't told.

@@ -7,7 +7,7 @@ use crate::{
 };
 use futures::StreamExt;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Kind, Result, Version};
-use haul_net::{Fault, Reply, at};
+use haul_net::{Fault, Pages, Reply, at};
 use haul_oauth::{Refusal, google::Shown as _, plain};
 use haul_store::{Body, Direction, Read, web};
 use http::{HeaderMap, Method, header};
@@ -78,14 +78,16 @@ async fn stat_dir(service: &Service, key: &Key, place: &Place) -> Result<Entry> 
 }
 
 async fn first_below(service: &Service, bucket: &str, prefix: &[u8]) -> Refusal<Option<Entry>> {
-    let mut next: Option<String> = None;
+    let (mut next, mut pages) = (None::<String>, Pages::default());
     loop {
         let question = Question { prefix, delimiter: "", from: b"", most: 1, token: next.as_deref(), meta: false };
         let page = list::page(service, bucket, question).await?;
         match (page.entries.into_iter().next(), page.next) {
             // A page that isn't the last may be empty.
-            (None, Some(more)) if next.as_ref() != Some(&more) => next = Some(more),
-            (None, Some(_)) => return Err(Fault::broken("the listing does not advance").into()),
+            (None, Some(more)) => {
+                pages.next(&more)?;
+                next = Some(more);
+            }
             (first, _) => return Ok(first),
         }
     }

@@ -46,7 +46,7 @@ impl Fault {
         let (kind, retry) = meaning(status);
         let wait = headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.trim().parse().ok());
         let retry = match wait {
-            Some(seconds) if retry != Retry::Never => Retry::After(Duration::from_secs(seconds)),
+            Some(seconds) if retry != Retry::Never => Retry::after(Duration::from_secs(seconds)),
             _ => retry,
         };
         let said = said.map(|said| format!(": {}", said.trim().replace(['\n', '\r'], " "))).unwrap_or_default();

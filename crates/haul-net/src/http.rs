@@ -34,6 +34,8 @@ const PIECE: usize = 256 << 10;
 const POOL_IDLE: Duration = Duration::from_secs(60);
 /// No answer that isn't content is larger: a listing page of 1000 keys of 1 kB, percent-encoded, twice over.
 const MAX_ANSWER: usize = 64 << 20;
+/// No refusal is larger: an error of several lines for each of 1000 keys.
+const MAX_REFUSAL: usize = 1 << 20;
 
 /// A client of one service.
 pub struct Http<B> {
@@ -182,13 +184,22 @@ impl Reply {
     }
 
     /// The whole body, which must be small.
-    pub async fn bytes(mut self) -> Tried<Bytes> {
+    pub async fn bytes(self) -> Tried<Bytes> {
+        self.at_most(MAX_ANSWER).await
+    }
+
+    /// The whole body of a refusal, which says why and no more.
+    pub async fn refusal(self) -> Tried<Bytes> {
+        self.at_most(MAX_REFUSAL).await
+    }
+
+    async fn at_most(mut self, most: usize) -> Tried<Bytes> {
         let Some(first) = self.body.next().await? else { return Ok(Bytes::new()) };
         let Some(second) = self.body.next().await? else { return Ok(first) };
         let mut all = BytesMut::from(&first[..]);
         all.extend_from_slice(&second);
         while let Some(frame) = self.body.next().await? {
-            if all.len() + frame.len() > MAX_ANSWER {
+            if all.len() + frame.len() > most {
                 return Err(Fault::new(ErrorKind::Invalid, Retry::Never, "the server's answer is absurdly large"));
             }
             all.extend_from_slice(&frame);

@@ -98,6 +98,12 @@ impl Call {
         self
     }
 
+    /// Scheme and host of its address.
+    pub fn origin(&self) -> &str {
+        let host = self.url.find("://").map_or(0, |at| at + 3);
+        self.url[host..].find('/').map_or(&self.url, |end| &self.url[..host + end])
+    }
+
     /// These answers are no refusals either.
     pub fn accepts(mut self, also: &'static [StatusCode]) -> Call {
         self.also = also;
@@ -181,7 +187,7 @@ impl Api {
             return Ok(reply);
         }
         let (status, headers) = (reply.status, reply.headers.clone());
-        let body = reply.bytes().await.unwrap_or_default();
+        let body = reply.refusal().await.unwrap_or_default();
         // It was refused, and may be sent again: on this connection no more of it.
         moves.give_up();
         let host = || call.url.split('/').nth(2).unwrap_or_default().to_owned();

@@ -157,13 +157,17 @@ impl<T: Shown> Session for Pieces<T> {
     }
 }
 
-/// Begins a session by this request; gives its address.
+/// Begins a session by this request; gives its address. Our token goes there too, so that it must be the service's own.
 pub async fn open_session(api: &Api, call: &Call) -> Refusal<String> {
     let reply = api.send(call).await?;
     let url = reply.headers.get(header::LOCATION).and_then(|url| url.to_str().ok()).map(str::to_owned);
     // The rest of the answer tells nothing.
     let _ = reply.bytes().await;
-    url.ok_or_else(|| Fault::broken("the service gave no address for the upload").into())
+    let url = url.ok_or_else(|| Fault::broken("the service gave no address for the upload"))?;
+    match is_at(&url, call.origin()) {
+        true => Ok(url),
+        false => Err(Fault::broken("the service's upload goes on at another service").into()),
+    }
 }
 
 /// Where Google takes tokens that are to be good no more.

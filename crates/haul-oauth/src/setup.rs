@@ -22,6 +22,8 @@ const CONFIRM: &str = "*oauth-confirm";
 const LOCAL: &str = "*oauth-islocal";
 /// State and answer that log in with this machine's browser.
 pub const HERE: (&str, &str) = (LOCAL, "true");
+/// State and answer that have somebody log in on another machine, by no way but rclone's.
+pub const ELSEWHERE: (&str, &str) = (DEVICE, "false");
 const TYPED: &str = "*oauth-authorize";
 const CODE: &str = "*oauth-do";
 const DEVICE: &str = "*oauth-device";

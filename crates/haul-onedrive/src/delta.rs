@@ -50,9 +50,9 @@ impl Folders for Whole {
                 if one.key().is_dir() {
                     ids.lock().unwrap_or_else(|e| e.into_inner()).insert(one.key().clone(), item.id.clone());
                 }
-                found.insert(one.key().clone(), one);
+                list::put(&mut found, &item.id, one);
             }
-            Ok(found.into_values().collect())
+            Ok(found.into_values().map(|(_, one)| one).collect())
         }
         .boxed()
     }
@@ -91,7 +91,21 @@ fn assemble(items: Vec<Item>) -> Result<(String, Tree), String> {
             above.ok_or_else(|| format!("the service's listing of the drive doesn't tell where {:?} is", item.name))?;
         tree.entry(above).or_default().push(item);
     }
-    Ok((root, tree))
+    match reached(&root, &tree) == tree.values().map(Vec::len).sum::<usize>() {
+        true => Ok((root, tree)),
+        false => Err("the service's listing of the drive has folders that are in one another".into()),
+    }
+}
+
+/// How many items there are on all ways from the root.
+fn reached(root: &str, tree: &Tree) -> usize {
+    let (mut count, mut folders) = (0, vec![root]);
+    while let Some(folder) = folders.pop() {
+        let items = tree.get(folder).map(Vec::as_slice).unwrap_or_default();
+        count += items.len();
+        folders.extend(items.iter().map(|item| &*item.id).filter(|id| tree.contains_key(*id)));
+    }
+    count
 }
 
 #[cfg(test)]
@@ -125,6 +139,13 @@ mod tests {
         let orphan =
             json!([{"id": "r", "root": {}}, {"id": "f", "name": "f", "file": {}, "parentReference": {"id": "x"}}]);
         assert!(assemble(items(orphan)).is_err());
+        // Two folders in one another are on no way from the root.
+        let ring = json!([
+            {"id": "r", "root": {}},
+            {"id": "a", "name": "a", "folder": {}, "parentReference": {"id": "b"}},
+            {"id": "b", "name": "b", "folder": {}, "parentReference": {"id": "a"}},
+        ]);
+        assert!(assemble(items(ring)).unwrap_err().contains("in one another"));
         assert!(assemble(items(json!([]))).is_err());
     }
 }

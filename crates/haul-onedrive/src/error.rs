@@ -29,7 +29,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
         let wait = headers.get("retry-after").and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
         fault.kind = kind;
         fault.retry = match wait.map(Duration::from_secs) {
-            Some(wait) if retry != Retry::Never => Retry::After(wait),
+            Some(wait) if retry != Retry::Never => Retry::after(wait),
             _ => retry,
         };
     }

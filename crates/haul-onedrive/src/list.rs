@@ -3,23 +3,21 @@
 use crate::service::{Item, Service, own};
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry};
-use haul_net::Fault;
-use haul_oauth::{Call, Refusal};
+use haul_net::{Fault, Pages};
+use haul_oauth::{Call, Refusal, few};
 use haul_store::{
     Space,
     tree::{Folders, Found, Wanted, is_odd},
 };
 use http::Method;
-use serde::{Deserialize, de::DeserializeOwned};
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use serde::Deserialize;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// One page of a listing.
 #[derive(Deserialize)]
-pub struct Page<T> {
-    value: Vec<T>,
+struct Page {
+    #[serde(deserialize_with = "few")]
+    value: Vec<Item>,
     #[serde(rename = "@odata.nextLink")]
     next: Option<String>,
     #[serde(rename = "@odata.deltaLink")]
@@ -27,15 +25,13 @@ pub struct Page<T> {
 }
 
 /// All pages from an address on; `delta` where the last one must say that it is.
-pub async fn pages<T: DeserializeOwned>(
-    service: &Service,
-    kind: &'static str,
-    address: String,
-    delta: bool,
-) -> Refusal<Vec<T>> {
-    let (mut all, mut address, mut seen) = (Vec::new(), address, HashSet::new());
+pub async fn pages(service: &Service, kind: &'static str, address: String, delta: bool) -> Refusal<Vec<Item>> {
+    let (mut all, mut address, mut pages) = (Vec::new(), address, Pages::default());
     loop {
-        let page: Page<T> = service.api.json(&Call::new(kind, Method::GET, &address)).await?;
+        let page: Page = service.api.json(&Call::new(kind, Method::GET, &address)).await?;
+        for item in &page.value {
+            pages.is_new(&item.id);
+        }
         all.extend(page.value);
         let Some(next) = page.next else {
             return match delta && page.delta.is_none() {
@@ -44,9 +40,7 @@ pub async fn pages<T: DeserializeOwned>(
             };
         };
         own(&service.config, &next)?;
-        if !seen.insert(address) || seen.contains(&next) {
-            return Err(Fault::broken("the service's listing does not advance").into());
-        }
+        pages.next(&next)?;
         address = next;
     }
 }
@@ -63,13 +57,27 @@ impl Folders for Children {
             for item in items {
                 let item = resolved(&service, &dir, item).await?;
                 if let Some(one) = told(&service, &dir, &item)? {
-                    found.insert(one.key().clone(), one);
+                    put(&mut found, &item.id, one);
                 }
             }
-            Ok(found.into_values().collect())
+            Ok(found.into_values().map(|(_, one)| one).collect())
         }
         .boxed()
     }
+}
+
+/// Beside what was told of a directory before, by key and with its id. One item may come twice, of which the later counts; of two that
+/// have one name here neither is told.
+pub fn put(found: &mut BTreeMap<Key, (String, Found)>, id: &str, one: Found) {
+    let key = one.key().clone();
+    let one = match found.remove(&key) {
+        Some((other, _)) if other != id => {
+            let why = "the service listed two of this name";
+            Found::Failed(key.clone(), Error::new(ErrorKind::Invalid, "list", why).with_key(&key))
+        }
+        _ => one,
+    };
+    found.insert(key, (id.to_owned(), one));
 }
 
 /// See [`Service::resolved`]. What is shared no more stays what it is here.
@@ -108,7 +116,7 @@ pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
 /// Whether nothing is in a folder.
 pub async fn is_empty(service: &Service, id: &str) -> Refusal<bool> {
     let address = service.by_id(id, "/children?$top=1");
-    let page: Page<Item> = service.api.json(&Call::new("children", Method::GET, address)).await?;
+    let page: Page = service.api.json(&Call::new("children", Method::GET, address)).await?;
     Ok(page.value.is_empty() && page.next.is_none())
 }
 

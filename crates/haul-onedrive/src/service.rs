@@ -137,8 +137,10 @@ impl Item {
         if self.file.is_none() && self.package.is_none() {
             return Err(wrong(ErrorKind::Unsupported, "the service tells of it neither as a file nor as a folder"));
         }
-        let size =
-            self.size.ok_or_else(|| wrong(ErrorKind::Invalid, "the service doesn't say how long this file is"))?;
+        let size = self
+            .size
+            .and_then(web::believed)
+            .ok_or_else(|| wrong(ErrorKind::Invalid, "the service doesn't say how long this file is"))?;
         let version = self
             .version()
             .ok_or_else(|| wrong(ErrorKind::Invalid, "the service names no version of this file (eTag)"))?;

@@ -75,7 +75,7 @@ impl Fault {
         if let Some(seconds) = header("retry-after").and_then(|v| v.trim().parse().ok())
             && fault.retry != Retry::Never
         {
-            fault.retry = Retry::After(Duration::from_secs(seconds));
+            fault.retry = Retry::after(Duration::from_secs(seconds));
         }
         fault.region = region;
         fault

@@ -8,7 +8,7 @@ use super::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Entry, ErrorKind, Key, Kind, Result, Retry};
-use haul_store::pages::{self, Answer, Pages, Question};
+use haul_store::pages::{self, Answer, Pager, Question};
 use http::Method;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Page {
 }
 
 /// How to ask for the next page.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Next {
     /// By the server's token.
     Token(String),
@@ -32,7 +32,7 @@ pub enum Next {
     After(Vec<u8>),
 }
 
-impl Pages for Service {
+impl Pager for Service {
     type Next = Next;
 
     fn root(&self) -> (Option<&str>, &[u8]) {

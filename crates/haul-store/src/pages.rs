@@ -8,17 +8,17 @@ use crate::{
 };
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, error::NO_KEYS, key::after_prefix};
-use haul_net::Fault;
-use std::sync::Arc;
+use haul_net::{Fault, Pages};
+use std::{hash::Hash, sync::Arc};
 use tokio::sync::mpsc;
 
 /// Pages that wait for the reader, beside the one being fetched.
 const AHEAD: usize = 2;
 
 /// A service that lists in pages.
-pub trait Pages: Send + Sync + 'static {
+pub trait Pager: Send + Sync + 'static {
     /// How the next page is asked for.
-    type Next: PartialEq + Send + Sync + 'static;
+    type Next: Hash + Send + Sync + 'static;
 
     /// The root: its container, `None` where the containers are the top directories, and what all names below it begin with.
     fn root(&self) -> (Option<&str>, &[u8]);
@@ -108,11 +108,11 @@ pub fn no_root(locator: &str, op: &'static str) -> Error {
 }
 
 /// Lists as [`crate::Store::list`] says.
-pub fn list<P: Pages>(pages: Arc<P>, request: ListRequest) -> BoxStream<'static, Listed> {
+pub fn list<P: Pager>(pager: Arc<P>, request: ListRequest) -> BoxStream<'static, Listed> {
     // The task begins with the first poll: only then is a runtime sure to be there.
     let begin = async move {
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let task = Task::spawn(async move { Lister { pages, request, sender, given: 0, seen: 0 }.run().await });
+        let task = Task::spawn(async move { Lister { pager, request, sender, given: 0, seen: 0 }.run().await });
         futures::stream::unfold((receiver, task), |(mut receiver, task)| async move {
             receiver.recv().await.map(|step| (step, (receiver, task)))
         })
@@ -121,7 +121,7 @@ pub fn list<P: Pages>(pages: Arc<P>, request: ListRequest) -> BoxStream<'static,
 }
 
 struct Lister<P> {
-    pages: Arc<P>,
+    pager: Arc<P>,
     request: ListRequest,
     sender: mpsc::Sender<Listed>,
     /// Entries that were given out.
@@ -141,9 +141,9 @@ enum Reached {
 /// Errors: why no more can be listed, and from which key on.
 type Went = Result<Reached, (Key, Error)>;
 
-impl<P: Pages> Lister<P> {
+impl<P: Pager> Lister<P> {
     async fn run(mut self) {
-        let (container, root) = self.pages.root();
+        let (container, root) = self.pager.root();
         let (container, root) = (container.map(str::to_owned), root.to_vec());
         let result = match container {
             Some(container) => {
@@ -172,7 +172,7 @@ impl<P: Pages> Lister<P> {
             let name = String::from_utf8_lossy(&prefix[..at]).into_owned();
             return self.inside(name, prefix[at + 1..].to_vec(), after.as_ref()).await;
         }
-        let mut found = self.pages.containers().await.map_err(|error| (Key::new(&prefix), error))?;
+        let mut found = self.pager.containers().await.map_err(|error| (Key::new(&prefix), error))?;
         found.retain(|entry| entry.key.as_bytes().starts_with(&prefix));
         for entry in found {
             // All in it is before `after`.
@@ -200,7 +200,7 @@ impl<P: Pages> Lister<P> {
     }
 
     async fn scope(&mut self, scope: Scope) -> Went {
-        let (mut next, mut last): (Option<P::Next>, Option<Vec<u8>>) = (None, None);
+        let (mut next, mut last, mut pages) = (None::<P::Next>, None::<Vec<u8>>, Pages::default());
         loop {
             let lost = || match &last {
                 // The first key that may be missing comes right after the last one seen.
@@ -214,16 +214,17 @@ impl<P: Pages> Lister<P> {
                 recursive: self.request.recursive,
                 meta: self.request.meta,
             };
-            let (entries, more) = match self.pages.page(question).await.map_err(|error| (lost(), error))? {
+            let (entries, more) = match self.pager.page(question).await.map_err(|error| (lost(), error))? {
                 Answer::Page(entries, more) => (entries, more),
                 Answer::ByDirectory(folders) => return self.by_directory(&scope, last, folders).await,
             };
             if entries.is_empty() && more.is_none() && last.is_none() && self.is_of_the_root() {
-                return self.pages.empty_root().await.map(|()| Reached::End).map_err(|error| (lost(), error));
+                return self.pager.empty_root().await.map(|()| Reached::End).map_err(|error| (lost(), error));
             }
             if let Some(fault) = disorder(&entries, last.as_deref(), &scope.prefix) {
                 return Err((lost(), fault.error("list")));
             }
+            let grows = !entries.is_empty();
             last = entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
             self.seen += entries.iter().filter(|entry| scope.is_after(entry.key.as_bytes())).count();
             let entries = entries.into_iter().filter(|entry| scope.asks_for(entry.key.as_bytes()));
@@ -235,11 +236,14 @@ impl<P: Pages> Lister<P> {
             match more {
                 None => return Ok(Reached::End),
                 Some(_) if !goes_on => return Ok(Reached::Limit),
-                more if more == next => {
-                    let from = scope.key_of(last.as_deref().unwrap_or(&scope.prefix));
-                    return Err((from, Fault::broken("the listing does not advance").error("list")));
+                Some(more) => {
+                    if grows {
+                        pages.passed();
+                    }
+                    let from = || scope.key_of(last.as_deref().unwrap_or(&scope.prefix));
+                    pages.next(&more).map_err(|fault| (from(), fault.error("list")))?;
+                    next = Some(more);
                 }
-                more => next = more,
             }
         }
     }
@@ -285,7 +289,7 @@ impl<P: Pages> Lister<P> {
 
     /// True when all that is below the root is asked for, and the root is a directory.
     fn is_of_the_root(&self) -> bool {
-        self.request.prefix.is_empty() && self.request.after.is_none() && !self.pages.root().1.is_empty()
+        self.request.prefix.is_empty() && self.request.after.is_none() && !self.pager.root().1.is_empty()
     }
 }
 

@@ -16,6 +16,10 @@ const AHEAD: usize = 16;
 /// … and times as many in all, beyond which a directory asks ahead for one only.
 const AHEAD_TOTAL: usize = 4;
 
+/// The longest path that a directory can have, in bytes: four times that of Linux. Longer ones have directories in directories without an
+/// end.
+const PATH: usize = 16 << 10;
+
 /// Says of a key whether it is asked for, or something below it.
 pub type Wanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
@@ -165,7 +169,14 @@ impl Walk {
 
     fn spawn(&self, dir: Key) -> Asked {
         let (folders, wanted) = (self.folders.clone(), self.wanted.clone());
-        Task::spawn(async move { complete(&dir, folders.folder(dir.clone(), wanted).await?) })
+        Task::spawn(async move {
+            if dir.as_bytes().len() > PATH {
+                let message =
+                    format!("its path is longer than {PATH} bytes: the server lists directories without an end");
+                return Err(Error::new(ErrorKind::Invalid, "list", message).with_key(&dir));
+            }
+            complete(&dir, folders.folder(dir.clone(), wanted).await?)
+        })
     }
 
     async fn ask(&self, dir: Key) -> Result<Vec<Found>> {
@@ -394,6 +405,32 @@ mod tests {
             told(tree(&["a/", "b"]), ListRequest::all()).await,
             ["a/", "lost a/..Some(\"a0\"): NotFound", "b", "end"]
         );
+    }
+
+    /// Each directory holds one more.
+    struct Endless;
+
+    impl Folders for Endless {
+        fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+            let below = Key::new(format!("{dir}{}/", "d".repeat(99)));
+            Box::pin(async { Ok(vec![Found::Entry(Entry::dir(below))]) })
+        }
+    }
+
+    #[tokio::test]
+    async fn directories_in_directories_have_an_end() {
+        let (mut told, mut failed) = (0, Vec::new());
+        let mut listing = list(Arc::new(Endless), ListRequest::all());
+        while let Some(listed) = listing.next().await {
+            match listed {
+                Listed::Batch(batch) => told += batch.len(),
+                Listed::Failed { error, .. } => failed.push(error.message().to_owned()),
+                Listed::Vanished(_) | Listed::End => {}
+            }
+        }
+        assert_eq!(told, PATH / 100 + 1);
+        let message = "its path is longer than 16384 bytes: the server lists directories without an end";
+        assert_eq!(failed, [message]);
     }
 
     #[tokio::test]

@@ -465,6 +465,15 @@ pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
     }
 }
 
+/// The longest file that is believed, in bytes: more than any service takes, and what every program can read in JSON. Of longer ones no two
+/// could be added up.
+const LONGEST: u64 = 1 << 53;
+
+/// A size as a service tells it; `None` for what can't be one.
+pub fn believed(size: u64) -> Option<u64> {
+    Some(size).filter(|size| *size <= LONGEST)
+}
+
 /// The size of the whole from `bytes 0-9/100`, which must start where we asked.
 fn part_of(header: &str, range: &Range<u64>, length: u64) -> Option<u64> {
     let (span, whole) = header.trim().strip_prefix("bytes ")?.split_once('/')?;

@@ -18,6 +18,7 @@ pub mod fuse;
 pub mod gcssim;
 pub mod interceptor;
 pub mod lab;
+pub mod liar;
 pub mod link;
 pub mod minio;
 pub mod newer_azure;

@@ -2,8 +2,23 @@
 //! have made of it.
 
 use haul_core::encoding::Encoding;
-use haul_testkit::lab::Lab;
-use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::ffi::OsStringExt};
+use haul_testkit::{
+    boxsim::{self, BoxSim},
+    drivesim::{self, DriveSim},
+    dropboxsim::{self, Dropbox},
+    interceptor::Interceptor,
+    lab::{Lab, Ran},
+    onedrivesim::{self, OneDrive},
+};
+use serde_json::Value;
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    net::SocketAddr,
+    os::unix::ffi::OsStringExt,
+};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
@@ -110,5 +125,139 @@ fn names_are_replaced_as_by_rclone() {
             }
             assert!(seen >= least, "{seen} names with {mask}, from {from}");
         }
+    }
+}
+
+/// A service that rclone reaches as it does at home, and haul by its own option.
+struct Service {
+    kind: &'static str,
+    section: String,
+    endpoint: String,
+    hosts: Vec<(&'static str, SocketAddr)>,
+    _running: Box<dyn Any>,
+}
+
+fn services() -> Vec<Service> {
+    let app = "client_id = app\nclient_secret = secret";
+    let drive = DriveSim::start(drivesim::Settings::default());
+    let dropbox = Dropbox::start(dropboxsim::Settings::default()).expect("started");
+    let own_box = BoxSim::start(boxsim::Settings::default()).expect("started");
+    let onedrive = OneDrive::start(onedrivesim::Settings::default()).expect("started");
+    let at = |address| move |host| (host, address);
+    vec![
+        Service {
+            kind: "drive",
+            section: format!("{app}\ntoken_url = {}/token\ntoken = {}\n", drive.endpoint(), drive.token()),
+            endpoint: drive.endpoint(),
+            hosts: ["www.googleapis.com"].map(at(drive.address())).into(),
+            _running: Box::new(drive),
+        },
+        Service {
+            kind: "dropbox",
+            section: format!("{app}\ntoken_url = {}/oauth2/token\ntoken = {}\n", dropbox.endpoint(), dropbox.token()),
+            endpoint: dropbox.endpoint(),
+            hosts: ["api.dropboxapi.com", "content.dropboxapi.com", "notify.dropboxapi.com"]
+                .map(at(dropbox.address()))
+                .into(),
+            _running: Box::new(dropbox),
+        },
+        Service {
+            kind: "box",
+            section: own_box.section("r").lines().skip(2).map(|line| format!("{line}\n")).collect(),
+            endpoint: own_box.endpoint(),
+            hosts: ["api.box.com", "upload.box.com"].map(at(own_box.address())).into(),
+            _running: Box::new(own_box),
+        },
+        Service {
+            kind: "onedrive",
+            section: onedrive.section("r").lines().skip(2).map(|line| format!("{line}\n")).collect(),
+            endpoint: String::new(),
+            // It is reached by its own address.
+            hosts: vec![("localhost", ([127, 0, 0, 1], 1).into())],
+            _running: Box::new(onedrive),
+        },
+    ]
+}
+
+/// The names that a listing has, as rclone shows them, but those that aren't text and those with a quote, which it shows in its own way.
+fn shown(ran: Ran, by_rclone: bool) -> BTreeSet<String> {
+    let all: Value = serde_json::from_str(&ran.ok().out).expect("JSON");
+    let names = all.as_array().expect("a list").iter().map(|one| one["Path"].as_str().expect("a path").to_owned());
+    let told = |name: String| if by_rclone { Some(name) } else { Encoding::STANDARD.encode_text(name.as_bytes()) };
+    names.filter_map(told).filter(|name| !name.contains(['\u{fffd}', '‛'])).collect()
+}
+
+/// Each file that came and is one of these has its name; which came.
+fn came(lab: &Lab, folder: &str, ours: &BTreeMap<String, Vec<u8>>, what: &str) -> BTreeSet<String> {
+    let mut came = BTreeSet::new();
+    for file in fs::read_dir(lab.path(folder)).expect("there") {
+        let file = file.expect("read");
+        let (name, text) = (file.file_name().into_vec(), fs::read_to_string(file.path()).expect("read"));
+        let Some(meant) = ours.get(&text) else { continue };
+        assert_eq!(String::from_utf8_lossy(&name), String::from_utf8_lossy(meant), "{what}");
+        came.insert(text);
+    }
+    came
+}
+
+/// What rclone wrote to a cloud haul lists and reads by the names that it had, and the reverse.
+#[test]
+fn names_go_to_each_cloud_and_come_back_by_either_program() {
+    let lab = Lab::new(HAUL);
+    if !lab.has_rclone() {
+        return;
+    }
+    let mut ours = BTreeMap::new();
+    fs::create_dir_all(lab.path("src")).expect("folder");
+    // Two quotes are one to it, so two names are one.
+    for (number, name) in names().into_iter().filter(|name| name != "‛‛x".as_bytes()).enumerate() {
+        fs::write(lab.path("src").join(OsString::from_vec(name.clone())), number.to_string()).expect("written");
+        ours.insert(number.to_string(), name);
+    }
+    let all = ours;
+    for Service { kind, section, endpoint, hosts, _running } in services() {
+        let own = if endpoint.is_empty() { String::new() } else { format!("endpoint = {endpoint}\n") };
+        fs::write(lab.config(), format!("[r]\ntype = {kind}\n{section}[h]\ntype = {kind}\n{section}{own}"))
+            .expect("config");
+        let Some(interceptor) = Interceptor::start(&lab, &hosts) else { return };
+        let (proxy, ca) = (interceptor.url(), interceptor.ca().display().to_string());
+        let through =
+            ["--http-proxy", &*proxy, "--ca-cert", &*ca, "--drive-pacer-min-sleep=1ms", "--drive-pacer-burst=1000"];
+        let fixed =
+            [&through[..], &["--retries=1", "--transfers=16", "--checkers=16", "--no-unicode-normalization"]].concat();
+        let rclone = |args: &[&str]| lab.rclone(&[args, &fixed].concat());
+        let mut ours = all.clone();
+        for folder in ["back", "again"] {
+            let _ = fs::remove_dir_all(lab.path(folder));
+        }
+        // It leaves out names that it can't read back itself, and says so.
+        let ran = rclone(&["copy", "@src", "r:rclone"]);
+        let list = |at: &str| {
+            [["lsjson", "-R", "--no-modtime"], ["--no-mimetype", "--files-only", at]]
+                .concat()
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        let listed = |run: &dyn Fn(&[&str]) -> Ran, at: &str, by_rclone: bool| {
+            shown(run(&list(at).iter().map(String::as_str).collect::<Vec<_>>()), by_rclone)
+        };
+        let haul = |args: &[&str]| lab.haul(args);
+        let theirs = listed(&rclone, "r:rclone", true);
+        assert!(theirs.len() > 200, "{kind}: {} names: {}", theirs.len(), ran.err);
+        assert_eq!(listed(&haul, "h:rclone", false), theirs, "{kind}: what rclone wrote");
+        lab.haul(&["copy", "h:rclone", "@back"]).ok();
+        let readable = came(&lab, "back", &ours, kind);
+        assert!(readable.len() > 400, "{kind}: {} files", readable.len());
+        lab.haul(&["check", "--one-way", "h:rclone", "@src"]).ok();
+        let ran = lab.haul(&["copy", "@src", "h:haul", "--retries=1"]);
+        let own = listed(&haul, "h:haul", false);
+        assert!(own.is_superset(&theirs), "{kind}: {}", ran.err);
+        assert_eq!(listed(&rclone, "r:haul", true), own, "{kind}: what haul wrote");
+        // What it can't read from a disk, it can't write there either.
+        rclone(&["copy", "r:haul", "@again"]);
+        ours.retain(|number, _| readable.contains(number));
+        assert_eq!(came(&lab, "again", &ours, kind), readable, "{kind}");
+        lab.haul(&["check", "h:rclone", "h:haul", "--one-way"]).ok();
     }
 }

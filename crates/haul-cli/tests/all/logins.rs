@@ -1,7 +1,8 @@
 //! Logging in: the real binary, a service of ours that says yes, and rclone on the other machine.
 
 use haul_testkit::{
-    lab::Lab,
+    lab::{Lab, Ran},
+    onedrivesim::{self, OneDrive},
     serve::{Server, answer},
     web_servers::{Make, WebServer},
 };
@@ -9,6 +10,7 @@ use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use serde_json::Value;
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
@@ -282,4 +284,135 @@ fn rclone_renews_what_is_its_own() {
     let ran = command(&["copyto", file.to_str().expect("text"), "g:box/d/f"], false);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     lab.rclone(&["check", "@f", "g:box/d", "--one-way"]).ok();
+}
+
+/// A question, as far as a program that knows the protocol alone goes by it.
+fn shape(option: &Value) -> String {
+    let of = |name: &str| option[name].to_string();
+    let examples = option["Examples"].as_array().into_iter().flatten().map(|one| one["Value"].to_string());
+    let words = ["Name", "Default", "DefaultStr", "ValueStr", "Value", "Type", "Required", "Exclusive", "IsPassword"];
+    let more = ["Sensitive", "Advanced", "Hide", "NoPrefix", "FieldName"];
+    format!(
+        "{:?} {:?}",
+        words.iter().chain(&more).map(|name| of(name)).collect::<Vec<_>>(),
+        examples.collect::<Vec<_>>()
+    )
+}
+
+/// What a program with a window of its own does: it shows each question, answers by name what its person knows, and takes the default
+/// otherwise. The shapes of the questions.
+fn driven(run: &dyn Fn(&[&str]) -> Ran, begin: &[&str], answers: &[(&str, &str)]) -> Vec<String> {
+    let mut asked = Vec::new();
+    let mut ran = run(&[&["config", "create", "g"], begin, &["--non-interactive"]].concat());
+    for _ in 0..40 {
+        let said: Value = serde_json::from_str(&ran.ok().out).expect("JSON");
+        let state = said["State"].as_str().expect("a state");
+        assert_eq!((&said["Error"], &said["Result"]), (&Value::from(""), &Value::from("")), "{said}");
+        if state.is_empty() {
+            assert!(said["Option"].is_null(), "{said}");
+            return asked;
+        }
+        let option = &said["Option"];
+        asked.push(shape(option));
+        let name = option["Name"].as_str().expect("a name");
+        let default = option["DefaultStr"].as_str().expect("a default");
+        let answer = answers.iter().find(|(known, _)| *known == name).map_or(default, |(_, answer)| *answer);
+        assert!(!answer.is_empty() || option["Required"] == false, "{said}");
+        if option["Exclusive"] == true {
+            let shown = option["Examples"].as_array().expect("examples");
+            assert!(shown.iter().any(|example| example["Value"] == answer), "{said}");
+        }
+        ran = run(&["config", "update", "g", "--continue", "--state", state, "--result", answer]);
+    }
+    panic!("asked without an end: {asked:?}")
+}
+
+/// What a remote is in the file; options without a value are none.
+fn kept(run: &dyn Fn(&[&str]) -> Ran) -> BTreeMap<String, String> {
+    let text = run(&["config", "show", "g"]).ok().out;
+    let pairs = text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.trim(), value.trim()));
+    pairs.filter(|(_, value)| !value.is_empty()).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn a_program_is_asked_what_rclone_asks_it() {
+    const TOKEN: &str =
+        r#"{"access_token":"a","token_type":"Bearer","refresh_token":"r","expiry":"2099-01-01T00:00:00Z"}"#;
+    let lab = Lab::new(HAUL);
+    let drive = OneDrive::start(onedrivesim::Settings::default()).expect("started");
+    let of_drive = drive.options(&drive.endpoint());
+    let (token, tenant) =
+        (of_drive.iter().find(|(name, _)| *name == "token"), of_drive.iter().find(|(name, _)| *name == "tenant_url"));
+    let (token, tenant) = (&*token.expect("there").1, format!("tenant_url={}", tenant.expect("there").1));
+    let id = ["client_id=app", "client_secret=s"];
+    let answers = [("config_is_local", "false"), ("config_token", TOKEN)];
+    for (kind, options, answers) in [
+        ("drive", &id[..], &answers[..]),
+        ("dropbox", &id, &answers),
+        ("box", &id, &answers),
+        ("box", &[], &answers),
+        // Answers that are given ahead are asked for no more.
+        ("drive", &["client_id=app", "config_is_local=false", "config_change_team_drive=false"], &answers),
+        ("onedrive", &["client_id=app", &tenant], &[answers[0], ("config_token", token)]),
+    ] {
+        let begin = [&[kind], options].concat();
+        let ours = driven(&|args| lab.haul(args), &begin, answers);
+        let by_haul = kept(&|args| lab.haul(args));
+        assert!(by_haul.contains_key("token"), "{begin:?}: {by_haul:?}");
+        if !lab.has_rclone() {
+            continue;
+        }
+        fs::write(lab.config(), "").expect("config");
+        let theirs = driven(&|args| lab.rclone(args), &begin, answers);
+        assert_eq!(ours, theirs, "{begin:?}");
+        assert_eq!(by_haul, kept(&|args| lab.rclone(args)), "{begin:?}");
+        fs::remove_file(lab.config()).expect("removed");
+    }
+    // A remote that is there is logged in to anew, or stays as it is.
+    let ran = lab.haul(&["config", "update", "g", "--non-interactive"]).ok();
+    let said: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!(said["Option"]["Name"], "config_refresh_token");
+}
+
+#[test]
+fn a_program_is_asked_for_every_option() {
+    let lab = Lab::new(HAUL);
+    let mine = [
+        ("provider", "Minio"),
+        ("access_key_id", "me"),
+        ("secret_access_key", "mine"),
+        ("endpoint", "http://127.0.0.1:1"),
+        ("config_fs_advanced", "true"),
+        ("chunk_size", "7Mi"),
+    ];
+    let run = |args: &[&str]| lab.haul(args);
+    let asked = driven(&run, &["s3", "--all"], &mine);
+    let names = |shapes: &[String]| {
+        shapes
+            .iter()
+            .map(|shape| shape.split('"').nth(2).expect("a name").trim_end_matches('\\').to_owned())
+            .collect::<Vec<_>>()
+    };
+    let asked = names(&asked);
+    assert!(
+        asked.iter().any(|name| name == "secret_access_key") && asked.iter().any(|name| name == "chunk_size"),
+        "{asked:?}"
+    );
+    let expected =
+        [("access_key_id", "me"), ("chunk_size", "7Mi"), ("endpoint", "http://127.0.0.1:1"), ("provider", "Minio")];
+    let text = lab.haul(&["config", "show", "g"]).ok().out;
+    assert!(expected.iter().all(|(name, value)| text.contains(&format!("{name} = {value}\n"))), "{text}");
+    assert_eq!(text.lines().count(), 7, "what is as it would be anyway isn't written: {text}");
+    let without = names(&driven(&run, &["s3", "--all"], &mine[..4]));
+    assert!(without.last().is_some_and(|name| name == "config_fs_advanced"), "{without:?}");
+    // The log-in comes after them.
+    let asked = names(&driven(
+        &run,
+        &["box", "--all"],
+        &[("config_is_local", "false"), ("config_token", "{\"access_token\":\"a\"}")],
+    ));
+    assert_eq!(asked[asked.len() - 3..], ["config_fs_advanced", "config_is_local", "config_token"]);
+    assert_eq!(asked[..2], ["client_id", "client_secret"]);
+    let ran = lab.haul(&["config", "update", "g", "--continue", "--state", "*all-set,999,false", "--result", "x"]);
+    assert_eq!(ran.code(2).err, "haul: \"*all-set,999,false\" is no state of a dialogue\n");
 }

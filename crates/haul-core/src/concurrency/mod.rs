@@ -256,7 +256,7 @@ impl Controller {
     }
 
     fn throttled(&mut self, now: Duration, ticket: &Ticket, after: Option<Duration>) {
-        self.paused = self.paused.max(now + after.unwrap_or_default());
+        self.paused = self.paused.max(now.saturating_add(after.unwrap_or_default()));
         let rate_bound = self.rate_bound(now);
         let span = self.measured();
         let cut = self.rate.throttled(&Throttle {

@@ -2,7 +2,7 @@
 
 use super::{
     login::{self, Machine},
-    put,
+    put, questions,
     show::{self, Secrets, known, option},
 };
 use crate::{context::Context, error::usage, print};
@@ -39,7 +39,7 @@ pub struct UpdateArgs {
     #[arg(value_name = "REMOTE")]
     name: String,
     /// Options: key=value, or key value
-    #[arg(required_unless_present = "continue")]
+    #[arg(required_unless_present_any = ["continue", "non_interactive"])]
     options: Vec<String>,
     #[command(flatten)]
     how: How,
@@ -96,7 +96,7 @@ pub async fn create(args: CreateArgs, context: &Context) -> Result<()> {
         put(ini, name, "type", &args.kind)?;
         values.iter().try_for_each(|(key, value)| put(ini, name, key, value))
     })?;
-    if log_in(&mut config, name, &given, &args.machine, context).await? {
+    if log_in(&mut config, name, &given, (&args.machine, args.how), context).await? {
         say(&config, name, &path, args.how)?;
     }
     Ok(())
@@ -110,7 +110,7 @@ pub async fn update(args: UpdateArgs, context: &Context) -> Result<()> {
     let (given, pairs) = apart(&kind, &args.options)?;
     let values = values(&kind, &pairs, args.how)?;
     let (_, path) = config.change(name, |ini| values.iter().try_for_each(|(key, value)| put(ini, name, key, value)))?;
-    if args.machine.is_used() && !log_in(&mut config, name, &given, &args.machine, context).await? {
+    if args.machine.is_used() && !log_in(&mut config, name, &given, (&args.machine, args.how), context).await? {
         return Ok(());
     }
     say(&config, name, &path, args.how)
@@ -129,9 +129,18 @@ async fn log_in(
     config: &mut Config,
     name: &str,
     given: &Options,
-    machine: &Machine,
+    (machine, how): (&Machine, How),
     context: &Context,
 ) -> Result<bool> {
+    let mut machine = machine.clone();
+    if machine.is_used() {
+        match asked_all(config, name, &machine, how)? {
+            Some(true) => return Ok(false),
+            Some(false) => machine = machine.log_in(),
+            None => {}
+        }
+    }
+    let machine = &machine;
     let Some(provider) = registry::login(&config.get(name, "type").unwrap_or_default()) else {
         if machine.is_used() {
             login::no_more()?;
@@ -155,6 +164,23 @@ async fn log_in(
         None => {}
     }
     Ok(!machine.is_used())
+}
+
+/// Asks a program for the next option, where it is to be asked for all: true when one was asked for, false when there are no more.
+fn asked_all(config: &mut Config, name: &str, machine: &Machine, how: How) -> Result<Option<bool>> {
+    let kind = config.get(name, "type").unwrap_or_default();
+    if registry::kind(&kind).is_err() {
+        return Ok(None);
+    }
+    let Some(next) = questions::next(&kind, machine)? else { return Ok(None) };
+    if let Some((key, value)) = next.set {
+        let value = checked(&kind, key, &value, how)?;
+        config.change(name, |ini| put(ini, name, key, &value))?;
+    }
+    match next.ask {
+        Some(question) => print::line(&show::pretty(&question)?).map(|()| Some(true)),
+        None => Ok(Some(false)),
+    }
 }
 
 /// Options by which a remote needs no person to log in.

@@ -57,19 +57,24 @@ pub struct Machine {
     r#continue: bool,
     /// The state that came with the question
     #[arg(long, value_name = "TEXT")]
-    state: Option<String>,
+    pub state: Option<String>,
     /// The answer to the question
     #[arg(long, value_name = "TEXT")]
-    result: Option<String>,
-    /// Ask all questions (taken as rclone's; a log-in asks all of them anyway)
+    pub result: Option<String>,
+    /// With --non-interactive: ask for every option too
     #[arg(long)]
-    all: bool,
+    pub all: bool,
 }
 
 impl Machine {
     /// True when no question was answered yet.
     pub fn begins(&self) -> bool {
         self.state.is_none()
+    }
+
+    /// As it is once all options were asked: the log-in begins.
+    pub fn log_in(&self) -> Machine {
+        Machine { state: None, result: None, ..self.clone() }
     }
 
     /// True when a program asks.
@@ -227,14 +232,23 @@ pub async fn answered(
 ) -> Result<(Options, Option<Value>)> {
     let http = client(context)?;
     let begin = (machine.state.as_deref().unwrap_or(setup::BEGIN), machine.result.as_deref().unwrap_or_default());
-    let mut dialogue = Dialogue::new(provider, options, begin);
+    let mut dialogue = Dialogue::new(provider, options, elsewhere(begin));
     while let Some(question) = dialogue.next(&http).await? {
         match given.get(question.name) {
-            Some(known) if question.error.is_none() => dialogue.answer(question.state, known.clone()),
+            Some(known) if question.error.is_none() => {
+                let (state, known) = elsewhere((&question.state, known));
+                dialogue.answer(state.to_owned(), known.to_owned());
+            }
             _ => return Ok((dialogue.changed, Some(as_json(&question)))),
         }
     }
     Ok((dialogue.changed, None))
+}
+
+/// Whom a program asks, it asks by rclone's questions: where this machine has no browser, for what `authorize` printed on another. What haul
+/// offers people besides would be an answer to another question, or a wait for somebody who sees nothing.
+fn elsewhere<'a>(at: (&'a str, &'a str)) -> (&'a str, &'a str) {
+    if at == (setup::HERE.0, "false") { setup::ELSEWHERE } else { at }
 }
 
 fn as_json(question: &Question) -> Value {
@@ -245,22 +259,29 @@ fn as_json(question: &Question) -> Value {
         false => question.choices.iter().map(|(value, help)| told((value, help))).collect(),
     };
     let default = if question.is_bool { json!(question.default == "true") } else { json!(question.default) };
+    let mut option = json!({
+        "Name": question.name,
+        "FieldName": "",
+        "Help": question.help,
+        "Default": default,
+        "Value": null,
+        "Hide": 0,
+        "Required": question.default.is_empty(),
+        "IsPassword": false,
+        "NoPrefix": false,
+        "Advanced": false,
+        "Exclusive": question.is_bool || !question.choices.is_empty(),
+        "Sensitive": false,
+        "DefaultStr": question.default,
+        "ValueStr": question.default,
+        "Type": kind,
+    });
+    if !examples.is_empty() {
+        option["Examples"] = examples.into();
+    }
     json!({
         "State": question.state,
-        "Option": {
-            "Name": question.name,
-            "Help": question.help,
-            "Default": default,
-            "Value": null,
-            "Required": question.default.is_empty(),
-            "IsPassword": false,
-            "Advanced": false,
-            "Exclusive": question.is_bool || !question.choices.is_empty(),
-            "Examples": examples,
-            "DefaultStr": question.default,
-            "ValueStr": question.default,
-            "Type": kind,
-        },
+        "Option": option,
         "Error": question.error.clone().unwrap_or_default(),
         "Result": "",
     })

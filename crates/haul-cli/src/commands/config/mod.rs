@@ -3,6 +3,7 @@
 mod edit;
 mod interactive;
 pub mod login;
+mod questions;
 mod show;
 
 use crate::{context::Context, error::Outcome};

@@ -157,7 +157,8 @@ pub fn providers() -> Result<()> {
     print::line(&pretty(&Value::Array(kinds.collect()))?)
 }
 
-fn provider_option(option: &OptionSpec) -> Value {
+/// An option, in rclone's words for one.
+pub fn provider_option(option: &OptionSpec) -> Value {
     let kind = match option.kind {
         OptionKind::Text | OptionKind::Obscured | OptionKind::Remote => "string",
         OptionKind::Bool => "bool",
@@ -166,14 +167,27 @@ fn provider_option(option: &OptionSpec) -> Value {
         OptionKind::Duration => "Duration",
     };
     let examples: Vec<Value> = option.examples.iter().map(|(v, help)| json!({ "Value": v, "Help": help })).collect();
+    let default = match option.kind {
+        OptionKind::Bool => json!(option.default == "true"),
+        OptionKind::Int => option.default.parse::<i64>().map_or_else(|_| json!(option.default), |number| json!(number)),
+        _ => json!(option.default),
+    };
     json!({
         "Name": option.name,
+        "FieldName": "",
         "Help": option.help,
-        "DefaultStr": option.default,
-        "Type": kind,
+        "Default": default,
+        "Value": null,
+        "Hide": 0,
+        "Required": false,
         "IsPassword": option.kind == OptionKind::Obscured,
-        "Sensitive": option.secret,
+        "NoPrefix": false,
         "Advanced": option.advanced,
+        "Exclusive": false,
+        "Sensitive": option.secret,
+        "DefaultStr": option.default,
+        "ValueStr": option.default,
+        "Type": kind,
         "Examples": examples,
     })
 }

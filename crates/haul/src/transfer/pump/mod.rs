@@ -312,8 +312,8 @@ fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
     let mut algos = Vec::new();
     if !mover.job.write.ignore_checksum {
         // The cheapest first: a CRC runs at memory speed, MD5 at half a gigabyte a second.
-        use Algo::{Blake3, Crc32, Crc32c, Crc64Nvme, Md5, Md5Text, Sha1, Sha256};
-        let known = [Crc64Nvme, Crc32c, Crc32, Blake3, Sha256, Sha1, Md5, Md5Text];
+        use Algo::{Blake3, Crc32, Crc32c, Crc64Nvme, Dropbox, Md5, Md5Text, QuickXor, Sha1, Sha256};
+        let known = [Crc64Nvme, Crc32c, Crc32, QuickXor, Blake3, Sha256, Dropbox, Sha1, Md5, Md5Text];
         algos.extend(known.into_iter().find(|a| facts.hashes.get(*a).is_some()));
     }
     if mover.job.write.verify_read && !algos.contains(&VERIFY) {
