@@ -110,7 +110,7 @@ impl Line {
         let tcp = self.ports.map(|ports| Tcp::new(ports, about.listens, self.barred.clone()));
         // The first that answered counts: what a store can do doesn't change.
         let _ = self.about.set(about);
-        let first = Wire::new(pipe, self.idle, packing);
+        let first = Wire::new(pipe, self.idle, packing, self.dial.shown());
         Ok(kept.insert(Channel::new(first, further, sessions, tcp)).clone())
     }
 }
