@@ -33,8 +33,8 @@ use haul_core::{
     delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Inodes, ListRequest, Meters, Read,
-    Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec,
+    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes, ListRequest,
+    Meters, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
 use hello::About;
 use message::{Answer, Folder, FolderId, Request};
@@ -235,6 +235,10 @@ impl Store for FarStore {
         self.caps.attributes.as_ref().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.caps.attributes.as_ref().map(|_| self as &dyn Hashing)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
     }
@@ -351,6 +355,12 @@ impl Inodes for FarStore {
             Answer::Settled(answers) => Some(answers),
             _ => None,
         }))
+    }
+}
+
+impl Hashing for FarStore {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        Box::pin(async { Ok(Algo::ALL.into()) })
     }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {

@@ -544,7 +544,7 @@ async fn proved_there(service: &Service, temp: &Key, size: u64, sent: Vec<Sent>)
         |sent: &Sent| sent.part.tag.len() == Algo::Sha256.size() && sent.offset.saturating_add(sent.part.size) <= size;
     let (tagged, others): (Vec<Sent>, Vec<Sent>) = sent.into_iter().partition(whole);
     let of: Vec<(u64, u64)> = tagged.iter().map(|sent| (sent.offset, sent.part.size)).collect();
-    let found = if of.is_empty() { None } else { shell::stretches(&service.pool, &service.path(temp)?, &of).await? };
+    let found = if of.is_empty() { None } else { shell::stretches(&service.pool, &service.for_shell(temp)?, &of).await };
     match found {
         Some(found) => {
             let pairs = tagged.into_iter().zip(found);

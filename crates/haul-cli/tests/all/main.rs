@@ -55,6 +55,7 @@ mod sbatch;
 mod servers;
 mod settier;
 mod sftp;
+mod sftp_hashes;
 mod snapshot;
 mod status;
 mod versions;
