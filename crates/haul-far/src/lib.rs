@@ -5,6 +5,8 @@
 mod channel;
 mod dial;
 mod frame;
+#[cfg(test)]
+mod golden;
 mod hello;
 mod install;
 mod join;
