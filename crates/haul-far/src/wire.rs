@@ -410,6 +410,7 @@ pub async fn send(
             ahead.push_back(packed(frame, pace.level()));
         }
         let (began, waits) = (Instant::now(), !ahead.is_empty());
+        let mut flushed = Duration::ZERO;
         let step = {
             let mut next = std::pin::pin!(async {
                 tokio::select! {
@@ -423,7 +424,9 @@ pub async fn send(
                 Some(step) => step,
                 None => {
                     // Nothing else is ready: what was written goes now.
+                    let flushing = Instant::now();
                     to.flush().await?;
+                    flushed = flushing.elapsed();
                     next.await
                 }
             }
@@ -436,12 +439,13 @@ pub async fn send(
                 None => frame.write(&mut to).await?,
             },
             Step::Content((Queued { frame, _held }, packed)) => {
-                let (work, began) = (began.elapsed(), Instant::now());
+                // It was compressed while the link took what was written before.
+                let (work, began) = (began.elapsed().saturating_sub(flushed), Instant::now());
                 match &packed {
                     Some(packed) => frame.write_packed(packed, &mut to).await?,
                     None => frame.write(&mut to).await?,
                 }
-                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed(), work);
+                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed() + flushed, work);
             }
         }
     }

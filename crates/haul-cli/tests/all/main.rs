@@ -56,6 +56,7 @@ mod servers;
 mod settier;
 mod sftp;
 mod sftp_hashes;
+mod silent;
 mod snapshot;
 mod status;
 mod versions;
