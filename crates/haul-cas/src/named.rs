@@ -9,8 +9,8 @@ use futures::{
 };
 use haul_core::{Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read, Resumable, Store, Stored, Upload,
-    Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Deltas, Encrypted, Hashing, Inodes, Lanes, ListRequest, Read, Resumable, Store, Stored,
+    Upload, Watch, WriteSpec,
 };
 use std::{ops::Range, sync::Arc};
 
@@ -91,6 +91,10 @@ impl Store for Named {
 
     fn inodes(&self) -> Option<&dyn Inodes> {
         self.inner.inodes()
+    }
+
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.inner.hashing()
     }
 
     fn admin(&self) -> Option<&dyn Admin> {

@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
-use haul_core::{Error, ErrorKind, Key, Result, Version};
+use haul_core::{Algo, Error, ErrorKind, Key, Result, Version};
 use haul_store::{Seal, Sealed};
 use std::fmt;
 
@@ -80,9 +80,14 @@ pub async fn like(service: &Service, key: &Key, version: Option<&Version>) -> Re
     let like = Like { sealer, nonce, offset: 0, held: BytesMut::new() };
     let mut hashes = stored.hashes;
     if hashes.is_empty()
-        && let Some(inodes) = service.inner.inodes()
+        && let Some(hashing) = service.inner.hashing()
     {
-        hashes = inodes.hash(&hidden, stored.version.as_ref(), &[haul_core::Algo::Blake3]).await.map_err(told)?;
+        let can = hashing.algos().await.map_err(told)?;
+        // The one that costs least.
+        let algo = can.iter().find(|algo| **algo == Algo::Blake3).or(can.first());
+        if let Some(algo) = algo {
+            hashes = hashing.hash(&hidden, stored.version.as_ref(), &[*algo]).await.map_err(told)?;
+        }
     }
     Ok(Sealed { hashes, like: Box::new(like) })
 }

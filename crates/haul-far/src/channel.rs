@@ -238,7 +238,7 @@ impl Channel {
         let mut state = self.state();
         state.sessions.opening -= 1;
         match greeted {
-            Ok((pipe, _)) => state.sessions.open.push(Wire::new(pipe, *idle, *packing)),
+            Ok((pipe, _)) => state.sessions.open.push(Wire::new(pipe, *idle, *packing, dial.shown())),
             Err(error) => {
                 tracing::debug!(%error, "no further session for haul there");
                 refused.store(true, Ordering::Relaxed);
@@ -256,7 +256,10 @@ impl Channel {
         let Pipes { open, opening, most } = &mut state.connections;
         *opening -= 1;
         match connected {
-            Ok(pipe) => open.push(Wire::new(pipe, self.further.idle, self.further.packing)),
+            Ok(pipe) => {
+                let Further { dial, packing, idle, .. } = &self.further;
+                open.push(Wire::new(pipe, *idle, *packing, dial.shown()));
+            }
             // What is there does.
             Err(error) if !open.is_empty() => {
                 tracing::debug!(%error, "no further connection to haul there");

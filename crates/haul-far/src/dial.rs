@@ -184,21 +184,21 @@ impl Call {
             }
             Call::Session(mut opening, program) => {
                 let patience = opening.patience(patience);
+                let silent = || silent(patience.session());
                 let haul_ssh::Pipe { input, output, .. } = &mut opening.pipe;
                 if let Some(program) = program
-                    && let Err(error) = program.offer(output, input, patience).await
+                    && let Err(error) = program.offer(output, input, &patience).await
                 {
                     return Err(match error.kind() {
                         ErrorKind::Timeout => opening.give_up(error),
                         _ => beside(&error, &opening.failed().await),
                     });
                 }
-                let greeted = timeout(patience, hello::greet(output, input, nonce, &hello)).await;
-                match greeted {
-                    Ok(Ok(about)) => Ok((opening.is_up().into(), about)),
-                    Ok(Err(error)) if error.kind() == ErrorKind::Denied => Err(opening.give_up(error)),
-                    Ok(Err(error)) => Err(beside(&error, &opening.failed().await)),
-                    Err(_) => Err(opening.give_up(silent(patience))),
+                match patience.wait(hello::greet(output, input, nonce, &hello)).await {
+                    Some(Ok(about)) => Ok((opening.is_up().into(), about)),
+                    Some(Err(error)) if error.kind() == ErrorKind::Denied => Err(opening.give_up(error)),
+                    Some(Err(error)) => Err(beside(&error, &opening.failed().await)),
+                    None => Err(opening.give_up(silent())),
                 }
             }
         }

@@ -7,11 +7,9 @@ use haul_core::{
     Algo, Error, ErrorKind, Result,
     hash::{hash_bytes, to_hex},
 };
-use std::{sync::OnceLock, time::Duration};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::timeout,
-};
+use haul_ssh::Patience;
+use std::sync::OnceLock;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Bytes that are written at a time.
 const PIECE: usize = 64 << 10;
@@ -77,24 +75,24 @@ impl Program {
         &self,
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
-        patience: Duration,
+        patience: &Patience,
     ) -> Result<()> {
         let refused = |why: String| Error::new(ErrorKind::Unreachable, "install haul there", why);
         let lost = |e| Error::from_io("install haul there", e);
-        let silent = |_| {
-            let why = format!("the host was silent for {} s", patience.as_secs());
+        let silent = || {
+            let why = format!("the host was silent for {} s", patience.session().as_secs());
             Error::new(ErrorKind::Timeout, "install haul there", why)
         };
         loop {
-            let said = timeout(patience, answer(from)).await.map_err(silent)??;
+            let said = patience.wait(answer(from)).await.ok_or_else(silent)??;
             let Some(said) = said else { return Err(refused("no haul answered there".to_owned())) };
             match said.split_once(' ').unwrap_or((&said, "")) {
                 ("is", "there") => return Ok(()),
                 ("wants", machine) if machine == here() => {
                     for piece in self.bytes.chunks(PIECE) {
-                        timeout(patience, to.write_all(piece)).await.map_err(silent)?.map_err(lost)?;
+                        patience.wait(to.write_all(piece)).await.ok_or_else(silent)?.map_err(lost)?;
                     }
-                    timeout(patience, to.flush()).await.map_err(silent)?.map_err(lost)?;
+                    patience.wait(to.flush()).await.ok_or_else(silent)?.map_err(lost)?;
                 }
                 ("wants", machine) => {
                     return Err(refused(format!(
@@ -143,7 +141,7 @@ async fn answer(from: &mut (impl AsyncRead + Unpin)) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Stdio;
+    use std::{process::Stdio, time::Duration};
     use tokio::process::Command;
 
     fn program(bytes: &[u8]) -> Program {
@@ -157,7 +155,7 @@ mod tests {
         shell.arg("-c").arg(format!("echo Welcome; {}", program.command())).env("XDG_CACHE_HOME", cache);
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let offered = program.offer(&mut from, &mut to, Duration::from_secs(60)).await;
+        let offered = program.offer(&mut from, &mut to, &Patience::of(Duration::from_secs(60))).await;
         drop(to);
         let mut said = String::new();
         from.read_to_string(&mut said).await.unwrap();

@@ -200,13 +200,13 @@ mod tests {
         let (first, serving) = pipe(false, None).await;
         let (first, about) = first.unwrap();
         let token = about.joins.unwrap();
-        let wire = Wire::new(first, PATIENCE, Packing::default());
+        let wire = Wire::new(first, PATIENCE, Packing::default(), "far".into());
         let folder = tempfile::tempdir().unwrap();
         let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.path().as_os_str()).to_vec();
         let open = Request::Open(Folder { path, links: Links::Keep, own_links: false });
         let Answer::Folder(id) = wire.share(0).ask(0, &open).unwrap().answer().await.unwrap() else { panic!() };
         let (further, joined) = pipe(false, Some(token.clone())).await;
-        let further = Wire::new(further.unwrap().0, PATIENCE, Packing::default());
+        let further = Wire::new(further.unwrap().0, PATIENCE, Packing::default(), "far".into());
         // The folder that was opened on the first pipe is known on the further one.
         let made = Request::MakeDir(Key::new("made/"), Default::default());
         let answer = further.share(0).ask(id, &made).unwrap().answer().await.unwrap();

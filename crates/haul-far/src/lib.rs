@@ -5,6 +5,8 @@
 mod channel;
 mod dial;
 mod frame;
+#[cfg(test)]
+mod golden;
 mod hello;
 mod install;
 mod join;
@@ -33,8 +35,8 @@ use haul_core::{
     delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Inodes, ListRequest, Meters, Read,
-    Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec,
+    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes, ListRequest,
+    Meters, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
 use hello::About;
 use message::{Answer, Folder, FolderId, Request};
@@ -110,7 +112,7 @@ impl Line {
         let tcp = self.ports.map(|ports| Tcp::new(ports, about.listens, self.barred.clone()));
         // The first that answered counts: what a store can do doesn't change.
         let _ = self.about.set(about);
-        let first = Wire::new(pipe, self.idle, packing);
+        let first = Wire::new(pipe, self.idle, packing, self.dial.shown());
         Ok(kept.insert(Channel::new(first, further, sessions, tcp)).clone())
     }
 }
@@ -235,6 +237,10 @@ impl Store for FarStore {
         self.caps.attributes.as_ref().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.caps.attributes.as_ref().map(|_| self as &dyn Hashing)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
     }
@@ -351,6 +357,12 @@ impl Inodes for FarStore {
             Answer::Settled(answers) => Some(answers),
             _ => None,
         }))
+    }
+}
+
+impl Hashing for FarStore {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        Box::pin(async { Ok(Algo::ALL.into()) })
     }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {

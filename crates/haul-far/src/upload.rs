@@ -80,9 +80,10 @@ impl FarUpload {
         });
         let begun = begun.await?;
         if !begun.channel.is_open() {
-            // Trying again what is bound to a connection that broke is no use: the file is begun anew, or found again.
+            // Trying again what is bound to a connection that broke is no use: the write isn't there any more, and who transfers the
+            // file begins it anew, or finds it again.
             let why = "the connection to the far end broke while the file was written";
-            return Err(Error::new(ErrorKind::Io, "write", why).with_retry(Retry::Never).with_key(&self.key));
+            return Err(Error::new(ErrorKind::NotFound, "write", why).with_retry(Retry::Never).with_key(&self.key));
         }
         Ok(begun)
     }

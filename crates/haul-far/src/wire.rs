@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::{Notify, OwnedSemaphorePermit, mpsc},
     time::timeout,
 };
 
@@ -85,6 +85,8 @@ struct State {
     by_id: HashMap<u32, Waits>,
     /// Why no more will come.
     over: Option<String>,
+    /// When something moved last for who waits, and whether it was told that this is long ago.
+    moved: Option<(Instant, bool)>,
 }
 
 /// Who waits for the answers of a request.
@@ -139,6 +141,22 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Something moves.
+    fn moves(&self) {
+        self.state().moved = Some((Instant::now(), false));
+    }
+
+    /// The far end says that it is there, and nothing else. True where nothing has moved for `patience` though somebody waits, the
+    /// first time that this is so.
+    fn stands_still(&self, patience: Duration) -> bool {
+        let mut state = self.state();
+        let waits = !state.by_id.is_empty();
+        match &mut state.moved {
+            Some((at, told)) => waits && at.elapsed() >= patience && !std::mem::replace(told, true),
+            None => false,
+        }
+    }
+
     /// Nothing more comes: all who wait are told.
     fn end(&self, why: String) {
         let mut state = self.state();
@@ -150,15 +168,18 @@ impl Waiting {
 impl Wire {
     /// Begins to read and write.
     ///
-    /// A far end of which nothing comes for as long as `patience` is given up: it says every few seconds that it is there.
-    pub fn new(pipe: Pipe, patience: Duration, packing: Packing) -> Arc<Wire> {
+    /// A far end of which nothing comes for as long as `patience` is given up: it says every few seconds that it is there. One that says
+    /// that and nothing else is told of by `way`, the way there as a person writes it.
+    pub fn new(pipe: Pipe, patience: Duration, packing: Packing, way: String) -> Arc<Wire> {
         let (first, firsts) = mpsc::unbounded_channel();
         let (content, contents) = mpsc::channel(QUEUE);
         let waiting = Arc::<Waiting>::default();
         let (reads, writes) = (waiting.clone(), waiting.clone());
+        let over = Arc::new(Notify::new());
+        let is_over = over.clone();
         let Pipe { input, output, end } = pipe;
         let reader = Task::spawn(async move {
-            let ended = match take(input, &reads, patience, packing.packs()).await {
+            let ended = match take(input, &reads, (patience, &way), packing.packs()).await {
                 Ok(()) => "the far end closed the connection".to_owned(),
                 Err(error) => {
                     end.iter().for_each(End::stop);
@@ -169,10 +190,16 @@ impl Wire {
                 Some(end) => format!("{ended} ({})", end.why().await.message()),
                 None => ended,
             });
+            over.notify_one();
         });
         let writer = Task::spawn(async move {
+            let sent = tokio::select! {
+                sent = send(output, firsts, contents, packing) => sent,
+                // Nobody there reads any more, or nobody knows: what waits to be written would wait for good.
+                () = is_over.notified() => return,
+            };
             // The reader says why it ended, where that says more.
-            if let Err(error) = send(output, firsts, contents, packing).await
+            if let Err(error) = sent
                 && error.kind() != io::ErrorKind::BrokenPipe
             {
                 writes.end(error.to_string());
@@ -222,6 +249,9 @@ impl Share {
                 drop(state);
                 return Err(wire.lost());
             }
+            if state.by_id.is_empty() {
+                state.moved = Some((Instant::now(), false));
+            }
             state.by_id.insert(id, Waits { tell, untaken: untaken.clone() });
         }
         // What can't be sent any more is answered by the end of the connection.
@@ -241,6 +271,7 @@ impl Asked {
             if self.wire.content.send(frame.into()).await.is_err() {
                 return Err(self.wire.lost());
             }
+            self.wire.waiting.moves();
         }
         Ok(())
     }
@@ -324,17 +355,31 @@ impl Came {
 }
 
 /// Hands on what comes until the pipe ends.
-async fn take(mut from: impl AsyncRead + Unpin, waiting: &Waiting, patience: Duration, packs: bool) -> io::Result<()> {
+async fn take(
+    mut from: impl AsyncRead + Unpin,
+    waiting: &Waiting,
+    (patience, way): (Duration, &str),
+    packs: bool,
+) -> io::Result<()> {
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
     while let Some(frame) = timeout(patience, Frame::read(&mut from, packs)).await.map_err(silent)?? {
         let (id, came) = match frame.kind {
             Kind::Data => (frame.id, Came::Data(frame.body)),
             Kind::Answer => (frame.id, Came::Answer(frame)),
-            Kind::Alive => continue,
+            Kind::Alive => {
+                if waiting.stands_still(patience) {
+                    let seconds = patience.as_secs();
+                    tracing::warn!(
+                        "{way}: haul there lives and has moved nothing for {seconds} s: its disk may hang; waiting for it"
+                    );
+                }
+                continue;
+            }
             Kind::Request | Kind::Taken | Kind::Cancel => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "the far end asks, where it should answer"));
             }
         };
+        waiting.moves();
         // One that was given up meanwhile has nobody who waits.
         if let Some(waits) = waiting.state().by_id.get(&id) {
             let size = came.size();
@@ -365,6 +410,7 @@ pub async fn send(
             ahead.push_back(packed(frame, pace.level()));
         }
         let (began, waits) = (Instant::now(), !ahead.is_empty());
+        let mut flushed = Duration::ZERO;
         let step = {
             let mut next = std::pin::pin!(async {
                 tokio::select! {
@@ -378,7 +424,9 @@ pub async fn send(
                 Some(step) => step,
                 None => {
                     // Nothing else is ready: what was written goes now.
+                    let flushing = Instant::now();
                     to.flush().await?;
+                    flushed = flushing.elapsed();
                     next.await
                 }
             }
@@ -391,12 +439,13 @@ pub async fn send(
                 None => frame.write(&mut to).await?,
             },
             Step::Content((Queued { frame, _held }, packed)) => {
-                let (work, began) = (began.elapsed(), Instant::now());
+                // It was compressed while the link took what was written before.
+                let (work, began) = (began.elapsed().saturating_sub(flushed), Instant::now());
                 match &packed {
                     Some(packed) => frame.write_packed(packed, &mut to).await?,
                     None => frame.write(&mut to).await?,
                 }
-                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed(), work);
+                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed() + flushed, work);
             }
         }
     }
@@ -463,7 +512,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let (input, output) = tokio::io::split(near);
         let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
-        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default());
+        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default(), "far".into());
         let mut asked = wire.share(0).ask(1, &Request::About).unwrap();
         let piece = Frame { kind: Kind::Data, id: asked.id, body: Bytes::from(vec![1; PIECE]) };
         let mut sent = 0;
@@ -480,12 +529,40 @@ mod tests {
         assert_eq!(error.message(), "the far end sends more than there is room for");
     }
 
+    /// As a stopped process does it: the pipe stays, and nobody reads what is in it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_sends_to_a_far_end_that_stands_still_does_not_wait_for_good() {
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let (input, output) = tokio::io::split(near);
+        let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
+        let wire = Wire::new(pipe, Duration::from_secs(1), Packing::default(), "far".into());
+        let asked = wire.share(0).ask(1, &Request::Part { upload: 1, index: 0, offset: 0, size: 64 << 20 }).unwrap();
+        assert_eq!(Frame::read(&mut far, false).await.unwrap().unwrap().kind, Kind::Request);
+        let sent = timeout(Duration::from_secs(20), asked.send(Bytes::from(vec![1; 64 << 20]))).await;
+        assert_eq!(sent.expect("it ends").unwrap_err().message(), "nothing came for 1 s");
+        assert!(!wire.is_open());
+    }
+
+    #[test]
+    fn a_far_end_that_lives_and_moves_nothing_is_told_of_once() {
+        let waiting = Waiting::default();
+        let (now, long) = (Duration::ZERO, Duration::from_secs(3600));
+        waiting.moves();
+        assert!(!waiting.stands_still(now), "nobody waits");
+        let (tell, _came) = mpsc::unbounded_channel();
+        waiting.state().by_id.insert(1, Waits { tell, untaken: Arc::default() });
+        assert!(!waiting.stands_still(long));
+        assert_eq!([waiting.stands_still(now), waiting.stands_still(now)], [true, false]);
+        waiting.moves();
+        assert!(waiting.stands_still(now), "it moved between");
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_read_that_is_given_up_is_ended_there_too() {
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let (input, output) = tokio::io::split(near);
         let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
-        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default());
+        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default(), "far".into());
         let key = haul_core::Key::new("f");
         let asked = wire.share(0).ask(1, &Request::Read(key.clone(), None, None)).unwrap();
         let id = asked.id;

@@ -38,9 +38,9 @@ use haul_core::{
     delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Inodes, Links, ListRequest,
-    OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored, Unfinished,
-    Upload, Watch, WriteSpec,
+    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Hashing, Inodes, Links,
+    ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored,
+    Unfinished, Upload, Watch, WriteSpec,
     disk::{self, Abandoned},
     late::{self, Tells},
 };
@@ -328,6 +328,10 @@ impl Store for LocalStore {
         Some(self)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        Some(self)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
     }
@@ -388,6 +392,12 @@ impl Inodes for LocalStore {
             |item| &item.to,
             |local, items, abandoned| settle::settle(local, items, abandoned),
         )
+    }
+}
+
+impl Hashing for LocalStore {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        Box::pin(async { Ok(Algo::ALL.into()) })
     }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {

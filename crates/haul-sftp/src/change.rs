@@ -106,6 +106,8 @@ async fn make_one(service: &Service, path: &[u8]) -> Made {
         Ok(attrs) if attrs.is_dir() => Made::There,
         Ok(_) => Made::File,
         Err(asked) if asked.is(status::NO_SUCH_FILE) && !fault.is(status::PERMISSION_DENIED) => Made::NoParent(fault),
+        // Nobody knows.
+        Err(asked @ Fault::Lost(_)) => Made::No(asked),
         Err(_) => Made::No(fault),
     }
 }

@@ -3,7 +3,7 @@
 use crate::wire::{self, Broken, FRAME_MAX, Hello, Reply, Request};
 use bytes::{Bytes, BytesMut};
 use haul_core::{Error, ErrorKind, Result, Retry};
-use haul_ssh::{End, LOGIN, Opening, Pipe, Ssh};
+use haul_ssh::{End, Opening, Pipe, Ssh};
 use std::{
     collections::HashMap,
     pin::Pin,
@@ -99,21 +99,20 @@ impl Channel {
     pub async fn open(ssh: &Ssh, mut opening: Opening, idle: Duration) -> Result<Arc<Channel>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let host = ssh.shown();
-        let greeted = tokio::time::timeout(LOGIN, greet(&mut opening.pipe)).await;
-        let hello = match greeted {
-            Ok(Greeting::Hello(hello)) => hello,
-            Ok(Greeting::Ended(noise)) => {
+        let hello = match opening.patience(idle).wait(greet(&mut opening.pipe)).await {
+            Some(Greeting::Hello(hello)) => hello,
+            Some(Greeting::Ended(noise)) => {
                 let error = opening.failed().await;
                 return Err(match noise.is_empty() {
                     true => error,
                     false => Error::new(error.kind(), "connect", format!("{host}: no SFTP there, but: {noise}")),
                 });
             }
-            Ok(Greeting::Noise(noise)) => {
+            Some(Greeting::Noise(noise)) => {
                 let message = format!("{host}: what answers there isn't an SFTP server: {noise}");
                 return Err(opening.give_up(Error::new(ErrorKind::Unreachable, "connect", message)));
             }
-            Err(_) => {
+            None => {
                 let message = format!("{host}: no answer");
                 return Err(opening.give_up(Error::new(ErrorKind::Timeout, "connect", message)));
             }

@@ -5,6 +5,7 @@
 
 mod change;
 mod channel;
+mod hash;
 mod hidden;
 mod list;
 mod names;
@@ -17,16 +18,20 @@ mod upload;
 mod wire;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Entry, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_ssh::Ssh;
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree,
+    Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Hashing, Lanes, ListRequest, OpenRequest, PartLimits, Read,
+    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree,
 };
 use options::Config;
 use pool::Pool;
 use service::Service;
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 /// The kind.
 pub const KIND: StoreKind =
@@ -56,6 +61,9 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let (net, label) = (&request.net, ssh.shown());
     let name = format!("sftp:{label}");
     let pool = sessions(&request, &config, &ssh)?;
+    if config.no_shell {
+        pool.no_shell.store(true, Ordering::Relaxed);
+    }
     let root = root(&request.path);
     let lanes = net.roads.to(&name, &label);
     let domain = Domain { name, place: root.clone().into(), on_device: None };
@@ -74,6 +82,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         skip_links: config.skip_links,
         set_times: config.set_times,
         copy_is_hardlink: config.copy_is_hardlink,
+        commands: config.commands,
+        hashers: Default::default(),
         caps,
         locator,
         gate: net.gate.clone(),
@@ -200,8 +210,23 @@ impl Store for Sftp {
         Some(self)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        (!self.0.commands.none).then_some(self)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         Some(self)
+    }
+}
+
+impl Hashing for Sftp {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        async move { hash::algos(&self.0).await }.boxed()
+    }
+
+    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
+        let (key, version, algos) = (key.clone(), version.cloned(), algos.to_vec());
+        async move { hash::hash(&self.0, &key, version.as_ref(), &algos).await }.boxed()
     }
 }
 

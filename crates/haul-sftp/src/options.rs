@@ -1,7 +1,7 @@
 //! The options of a store: those of the way to the host, and what is SFTP's own. Names and meanings are rclone's.
 
 use haul_core::{
-    Error, ErrorKind, Result,
+    Algo, Error, ErrorKind, Result,
     units::{Size, parse_size},
 };
 use haul_ssh::{
@@ -9,9 +9,10 @@ use haul_ssh::{
     options::{HOST, flag, number, text, value},
 };
 use haul_store::{OpenRequest, OptionKind, OptionSpec, joined};
+use std::collections::BTreeMap;
 
 /// Every option, in the order in which they are asked for.
-pub const OPTIONS: &[OptionSpec] = &joined::<29>(
+pub const OPTIONS: &[OptionSpec] = &joined::<40>(
     &HOST,
     &[
         text("subsystem", "Name of the server's SFTP subsystem. Blank means sftp.", true),
@@ -37,8 +38,55 @@ pub const OPTIONS: &[OptionSpec] = &joined::<29>(
         flag("set_modtime", "Set the times of files.", "true"),
         flag("skip_links", "Leave symbolic links out instead of following them.", "false"),
         flag("copy_is_hardlink", "A copy inside the server is another name of the same file.", "false"),
+        flag("disable_hashcheck", "Ask the host for no hashes.", "false"),
+        text(
+            "hashes",
+            "Hashes to ask the host for, separated by commas. Blank means those that it has commands for.",
+            true,
+        ),
+        text(
+            "md5sum_command",
+            "Command there that prints the MD5 of the file that is its last word; none for none.",
+            true,
+        ),
+        text("sha1sum_command", "The same for SHA-1.", true),
+        text("sha256sum_command", "The same for SHA-256.", true),
+        text("crc32sum_command", "The same for CRC-32.", true),
+        text("blake3sum_command", "The same for BLAKE3.", true),
+        text("xxh3sum_command", "The same for XXH3-64.", true),
+        text("xxh128sum_command", "The same for XXH3-128.", true),
+        text(
+            "path_override",
+            "Where commands there find what SFTP shows at the remote's path; with @ before it, what SFTP shows at /.",
+            true,
+        ),
+        text("shell_type", "The shell there: unix, or none to run no commands. Blank means to find out.", true),
     ],
 );
+
+/// Options that name commands which compute hashes.
+const COMMANDS: [(Algo, &str); 7] = [
+    (Algo::Md5, "md5sum_command"),
+    (Algo::Sha1, "sha1sum_command"),
+    (Algo::Sha256, "sha256sum_command"),
+    (Algo::Crc32, "crc32sum_command"),
+    (Algo::Blake3, "blake3sum_command"),
+    (Algo::Xxh3, "xxh3sum_command"),
+    (Algo::Xxh128, "xxh128sum_command"),
+];
+
+/// What computes hashes there, as far as the user says it.
+#[derive(Debug, Default)]
+pub struct Commands {
+    /// The user's own commands; `None` where there is to be none.
+    pub own: BTreeMap<Algo, Option<String>>,
+    /// These hashes alone.
+    pub only: Option<Vec<Algo>>,
+    /// No hashes are asked for.
+    pub none: bool,
+    /// See the option `path_override`.
+    pub place: Option<String>,
+}
 
 /// What a remote's options say of SFTP.
 #[derive(Debug)]
@@ -55,6 +103,10 @@ pub struct Config {
     pub skip_links: bool,
     /// See the option.
     pub copy_is_hardlink: bool,
+    /// What computes hashes there.
+    pub commands: Commands,
+    /// There is no shell for commands.
+    pub no_shell: bool,
 }
 
 /// Reads them.
@@ -75,6 +127,12 @@ pub fn read(request: &OpenRequest) -> Result<Config> {
             Size::Bytes(bytes) => Some(u32::try_from(bytes).unwrap_or(u32::MAX).max(4 << 10)),
         },
     };
+    let no_shell = match option("shell_type") {
+        "" | "unix" => false,
+        // The shells of Windows, which rclone knows.
+        "none" | "powershell" | "cmd" => true,
+        other => return Err(invalid(format!("shell_type = {other:?}: use unix or none"))),
+    };
     let connections = option("connections").parse::<usize>().ok().filter(|most| *most > 0);
     Ok(Config {
         remote,
@@ -83,7 +141,27 @@ pub fn read(request: &OpenRequest) -> Result<Config> {
         set_times: option("set_modtime") != "false",
         skip_links: option("skip_links") == "true",
         copy_is_hardlink: option("copy_is_hardlink") == "true",
+        commands: commands(request, no_shell)?,
+        no_shell,
     })
+}
+
+/// What they say of hashes.
+///
+/// Errors: `Invalid` for a hash that nobody knows.
+fn commands(request: &OpenRequest, no_shell: bool) -> Result<Commands> {
+    let option = |name: &str| Some(value(request, name).trim()).filter(|text| !text.is_empty());
+    let own = COMMANDS.iter().filter_map(|(algo, name)| {
+        let command = option(name)?;
+        Some((*algo, Some(command.to_owned()).filter(|command| command != "none")))
+    });
+    let invalid = |why: String| Error::new(ErrorKind::Invalid, "open", format!("{}: hashes: {why}", request.remote));
+    let named = option("hashes").map(|names| {
+        names.split(',').map(|name| name.trim().parse::<Algo>().map_err(|e| invalid(e.to_string()))).collect()
+    });
+    let (only, place) = (named.transpose()?, option("path_override").map(str::to_owned));
+    let none = no_shell || option("disable_hashcheck") == Some("true");
+    Ok(Commands { own: own.collect(), only, none, place })
 }
 
 #[cfg(test)]
@@ -92,14 +170,22 @@ mod tests {
 
     #[test]
     fn what_is_sftps_own_is_read() {
-        let options = [("host", "h"), ("chunk_size", "32k"), ("skip_links", "true")];
-        let config = read(&OpenRequest {
-            remote: "r".into(),
-            options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            ..OpenRequest::default()
-        })
-        .unwrap();
+        let read = |options: &[(&str, &str)]| {
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            read(&OpenRequest { remote: "r".into(), options, ..OpenRequest::default() })
+        };
+        let config = read(&[("host", "h"), ("chunk_size", "32k"), ("skip_links", "true")]).unwrap();
         assert_eq!((config.chunk, config.connections, config.set_times), (Some(32 << 10), None, true));
         assert_eq!((config.remote, config.skip_links), (Remote::Subsystem("sftp".into()), true));
+        assert!(!config.no_shell && !config.commands.none && config.commands.only.is_none());
+        let hashes = [("hashes", "sha1, md5"), ("md5sum_command", "md5 -r"), ("sha256sum_command", "none")];
+        let commands = read(&hashes).unwrap().commands;
+        assert_eq!(commands.only, Some(vec![Algo::Sha1, Algo::Md5]));
+        assert_eq!(commands.own, [(Algo::Md5, Some("md5 -r".to_owned())), (Algo::Sha256, None)].into());
+        assert!(read(&[("shell_type", "cmd")]).unwrap().commands.none);
+        assert!(read(&[("disable_hashcheck", "true")]).unwrap().commands.none);
+        for wrong in [("hashes", "md9"), ("shell_type", "fish")] {
+            assert_eq!(read(&[wrong]).unwrap_err().kind(), ErrorKind::Invalid);
+        }
     }
 }

@@ -44,7 +44,8 @@ pub struct Pool {
     /// There is no shell for commands, as was found out.
     pub no_shell: AtomicBool,
     remote: Remote,
-    idle: Duration,
+    /// How long nothing may come.
+    pub idle: Duration,
     /// Sessions at most, if the user says so.
     most: Option<usize>,
     /// Bytes of a request, if the user says so.

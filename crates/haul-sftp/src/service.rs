@@ -1,6 +1,8 @@
 //! What all requests of a store need: the sessions, where its root is, how facts become entries and refusals errors.
 
 use crate::{
+    hash::Hashers,
+    options::Commands,
     pool::{self, Claim, Fault, Pool},
     wire::{Attrs, Request, status},
 };
@@ -29,6 +31,10 @@ pub struct Service {
     pub set_times: bool,
     /// A server-side copy is another name of the same file.
     pub copy_is_hardlink: bool,
+    /// What computes hashes there, as the user says it.
+    pub commands: Commands,
+    /// Files whose hashes are wanted.
+    pub hashers: Hashers,
     /// See [`haul_store::Store::caps`].
     pub caps: Caps,
     /// See [`haul_store::Store::locator`].
@@ -103,6 +109,17 @@ impl Service {
     /// Errors: `Invalid` for what can't be a name there.
     pub fn path(&self, key: &Key) -> Result<Vec<u8>> {
         below(&self.root, key)
+    }
+
+    /// Where it is for a shell, which may see other directories than SFTP does.
+    ///
+    /// Errors: as [`Service::path`].
+    pub fn for_shell(&self, key: &Key) -> Result<Vec<u8>> {
+        let Some(place) = &self.commands.place else { return self.path(key) };
+        match place.strip_prefix('@') {
+            Some(before) => Ok([before.trim_end_matches('/').as_bytes(), b"/", &self.path(key)?].concat()),
+            None => below(format!("{}/", place.trim_end_matches('/')).as_bytes(), key),
+        }
     }
 
     /// Facts of a name: what a symlink leads to where it is followed and leads somewhere, else its own.

@@ -1,90 +1,160 @@
-//! Commands there, where the host has a shell for us: never assumed, found out by what comes back.
+//! A POSIX shell there, on a session of its own, where the host has one for us: never assumed, found out by what comes back.
 
 use crate::pool::Pool;
-use haul_core::{Algo, Result, hash::from_hex};
-use haul_ssh::{Pipe, Remote};
-use std::{sync::atomic::Ordering, time::Duration};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use haul_core::{Algo, Error, ErrorKind, Result, Retry, hash::from_hex};
+use haul_ssh::{End, Pipe, Remote};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{ChildStdin, ChildStdout},
+};
 
-/// What comes before a command's own output, behind whatever else a login shell prints.
-const MARK: &str = "haul-begins-here";
+/// The shell, whichever the user's own is: it reads commands as they come.
+const SHELL: &str = "exec sh";
+
+/// What comes before a command's own output at first, behind whatever else a login shell prints, and behind each.
+const MARK: &[u8] = b"haul-is-here";
 
 /// Bytes of an output at most.
-const OUTPUT: u64 = 16 << 20;
+const OUTPUT: usize = 16 << 20;
 
-/// How long nothing may come: it reads files meanwhile.
-const SILENCE: Duration = Duration::from_secs(120);
+/// Bytes a second that a host reads and hashes at least.
+const SPEED: u64 = 10_000_000;
 
-/// Reads stretches of a file that are told as lines `OFFSET SIZE`, and prints the SHA-256 of each.
-const STRETCHES: &str = "while read at size; do tail -c +$((at + 1)) \"$file\" | head -c \"$size\" | sha256sum; done";
+/// A shell that waits for commands.
+#[derive(Debug)]
+pub struct Shell {
+    to: ChildStdin,
+    from: ChildStdout,
+    end: End,
+    /// How long it may be silent, apart from what it reads.
+    idle: Duration,
+    /// What has come and wasn't asked for yet.
+    rest: Vec<u8>,
+}
+
+impl Shell {
+    /// Begins one; `None` where there is none for us.
+    pub async fn begin(pool: &Arc<Pool>) -> Option<Shell> {
+        // It is a further session of a login.
+        if pool.no_shell.load(Ordering::Relaxed) || pool.hello().await.is_ok_and(|hello| hello.takes_one_session()) {
+            return None;
+        }
+        let opening = match pool.ssh.further(&Remote::Command(SHELL.to_owned())).await {
+            Ok(opening) => opening,
+            Err(error) => {
+                tracing::debug!(%error, "no session for commands");
+                return None;
+            }
+        };
+        let Pipe { input: to, output: from, end } = opening.is_up();
+        let mut shell = Shell { to, from, end, idle: pool.idle, rest: Vec::new() };
+        match shell.ask(b"LC_ALL=C; export LC_ALL", 0).await {
+            Ok(_) => Some(shell),
+            Err(error) => {
+                tracing::debug!(%error, "there is no shell for commands");
+                pool.no_shell.store(true, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// What commands print that read so many bytes there. Where it fails the shell is of no more use.
+    ///
+    /// Errors: the shell has ended, is silent, or prints without an end.
+    pub async fn ask(&mut self, commands: &[u8], bytes: u64) -> Result<Vec<u8>> {
+        let silence = self.idle + Duration::from_secs(bytes / SPEED);
+        let text = [commands, b"\necho\necho ", MARK, b"\n"].concat();
+        let Shell { to, from, rest, .. } = self;
+        let send = async {
+            // What can't be written is told by what doesn't come.
+            let _ = to.write_all(&text).await;
+            let _ = to.flush().await;
+        };
+        let receive = async {
+            loop {
+                if let Some(output) = before_mark(rest) {
+                    return Ok(output);
+                }
+                let why = match tokio::time::timeout(silence, from.read_buf(rest)).await {
+                    Ok(Ok(1..)) if rest.len() <= OUTPUT => continue,
+                    Ok(Ok(1..)) => "prints without an end".to_owned(),
+                    Ok(_) => "has ended".to_owned(),
+                    Err(_) => format!("was silent for {} s", silence.as_secs()),
+                };
+                return Err(why);
+            }
+        };
+        let received = {
+            let mut receive = std::pin::pin!(receive);
+            // Who doesn't read what it is told may say why.
+            tokio::select! {
+                received = &mut receive => received,
+                () = send => receive.await,
+            }
+        };
+        received.map_err(|why| {
+            self.end.stop();
+            let message = format!("the shell there {why}");
+            Error::new(ErrorKind::Io, "hash", message).with_retry(Retry::Backoff)
+        })
+    }
+}
+
+/// Takes out what stands before the next line that is the mark.
+fn before_mark(rest: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let line = [&b"\n"[..], MARK, b"\n"].concat();
+    let at = rest.windows(line.len()).position(|window| window == line)?;
+    let behind = rest.split_off(at + line.len());
+    let mut output = std::mem::replace(rest, behind);
+    output.truncate(at);
+    Some(output)
+}
+
+/// A path as a shell reads it.
+pub fn quoted(path: &[u8]) -> Vec<u8> {
+    let mut word = b"'".to_vec();
+    for byte in from_here(path) {
+        match byte {
+            b'\'' => word.extend_from_slice(b"'\\''"),
+            byte => word.push(byte),
+        }
+    }
+    word.push(b'\'');
+    word
+}
+
+/// A path that no command takes for an option.
+pub fn from_here(path: &[u8]) -> Vec<u8> {
+    let before: &[u8] = if path.starts_with(b"/") { b"" } else { b"./" };
+    [before, path].concat()
+}
 
 /// SHA-256 of stretches of a file, each an offset and a size, by a command there. `None` where that can't be had.
-pub async fn stretches(pool: &Pool, path: &[u8], of: &[(u64, u64)]) -> Result<Option<Vec<Vec<u8>>>> {
-    let Some(path) = quoted(path) else { return Ok(None) };
-    let lines: String = of.iter().map(|(at, size)| format!("{at} {size}\n")).collect();
-    let Some(output) = run(pool, &format!("file={path}; {STRETCHES}"), lines.into_bytes()).await? else {
-        return Ok(None);
-    };
-    Ok(digests(&output).filter(|found| found.len() == of.len()))
+pub async fn stretches(pool: &Arc<Pool>, path: &[u8], of: &[(u64, u64)]) -> Option<Vec<Vec<u8>>> {
+    let mut shell = Shell::begin(pool).await?;
+    let mut commands = [&b"file="[..], &quoted(path), b"\n"].concat();
+    for (at, size) in of {
+        let from = at + 1;
+        commands.extend(format!("tail -c +{from} \"$file\" | head -c {size} | sha256sum\n").into_bytes());
+    }
+    let bytes = of.iter().map(|(_, size)| size).sum();
+    let output = shell.ask(&commands, bytes).await.inspect_err(|error| tracing::debug!(%error, "no hashes")).ok()?;
+    digests(&output).filter(|found| found.len() == of.len())
 }
 
 /// The hashes of an output, one a line.
-fn digests(output: &str) -> Option<Vec<Vec<u8>>> {
-    let lines = output.lines().filter(|line| !line.is_empty());
+fn digests(output: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let lines = output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines
         .map(|line| {
-            let digest = from_hex(line.split_whitespace().next()?)?;
+            let digest = from_hex(std::str::from_utf8(line).ok()?.split_whitespace().next()?)?;
             (digest.len() == Algo::Sha256.size()).then_some(digest)
         })
         .collect()
-}
-
-/// A path as a shell reads it; `None` for one that isn't UTF-8.
-fn quoted(path: &[u8]) -> Option<String> {
-    let path = std::str::from_utf8(path).ok()?;
-    let from_here = if path.starts_with('/') { "" } else { "./" };
-    Some(format!("'{from_here}{}'", path.replace('\'', "'\\''")))
-}
-
-/// What a command of a POSIX shell prints that reads `input`; `None` where there is no such shell, or it is none of ours.
-async fn run(pool: &Pool, script: &str, input: Vec<u8>) -> Result<Option<String>> {
-    if pool.no_shell.load(Ordering::Relaxed) {
-        return Ok(None);
-    }
-    let command = format!("echo {MARK}; {script}");
-    let opening = match pool.ssh.further(&Remote::Command(command)).await {
-        Ok(opening) => opening,
-        Err(error) => {
-            tracing::debug!(%error, "no session for a command");
-            return Ok(None);
-        }
-    };
-    let Pipe { input: mut to, output: mut from, end } = opening.is_up();
-    let send = async move {
-        // What can't be written is told by what comes back.
-        let _ = to.write_all(&input).await;
-    };
-    let receive = async {
-        let mut all = Vec::new();
-        let mut from = (&mut from).take(OUTPUT);
-        loop {
-            match tokio::time::timeout(SILENCE, from.read_buf(&mut all)).await {
-                Ok(Ok(0) | Err(_)) => return Some(all),
-                Ok(Ok(_)) => {}
-                Err(_) => return None,
-            }
-        }
-    };
-    let ((), output) = tokio::join!(send, receive);
-    end.stop();
-    let output = output.unwrap_or_default();
-    let text = String::from_utf8_lossy(&output);
-    let own = text.split_once(&format!("{MARK}\n")).map(|(_, own)| own.to_owned());
-    if own.is_none() {
-        tracing::debug!("there is no shell for commands");
-        pool.no_shell.store(true, Ordering::Relaxed);
-    }
-    Ok(own)
 }
 
 #[cfg(test)]
@@ -93,16 +163,28 @@ mod tests {
 
     #[test]
     fn paths_are_one_word_of_a_shell() {
-        assert_eq!(quoted(b"/a b").as_deref(), Some("'/a b'"));
-        assert_eq!(quoted(b"-x/it's").as_deref(), Some("'./-x/it'\\''s'"));
-        assert_eq!(quoted(b"\xff"), None);
+        for (path, word) in
+            [(&b"/a b"[..], &b"'/a b'"[..]), (b"-x/it's", b"'./-x/it'\\''s'"), (b"\xff\n$x", b"'./\xff\n$x'")]
+        {
+            assert_eq!(quoted(path), word);
+        }
+    }
+
+    #[test]
+    fn an_output_ends_with_the_mark() {
+        let mut rest = b"motd haul-is-here\nfirst\n\nhaul-is-here\nsecond\nhaul-is-he".to_vec();
+        assert_eq!(before_mark(&mut rest).as_deref(), Some(&b"motd haul-is-here\nfirst\n"[..]));
+        assert_eq!(before_mark(&mut rest), None);
+        rest.extend(b"re\n");
+        assert_eq!(before_mark(&mut rest).as_deref(), Some(&b"second"[..]));
+        assert!(rest.is_empty());
     }
 
     #[test]
     fn only_hashes_are_hashes() {
         let hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(digests(&format!("{hash}  -\n{hash}  -\n")).map(|found| found.len()), Some(2));
-        assert_eq!(digests("sh: sha256sum: not found\n"), None);
-        assert_eq!(digests("d41d8cd98f00b204e9800998ecf8427e  -\n"), None);
+        assert_eq!(digests(format!("{hash}  -\n{hash}  -\n").as_bytes()).map(|found| found.len()), Some(2));
+        assert_eq!(digests(b"sh: sha256sum: not found\n"), None);
+        assert_eq!(digests(b"d41d8cd98f00b204e9800998ecf8427e  -\n"), None);
     }
 }

@@ -91,6 +91,8 @@ struct State {
     maybe_renamed: bool,
     /// It was made by us.
     created: bool,
+    /// It was to be made, and nobody knows whether it was: the hidden name is ours alone.
+    maybe_created: bool,
 }
 
 impl Inner {
@@ -181,8 +183,13 @@ impl Inner {
         let mode = spec.meta.as_ref().and_then(|meta| u32::from_str_radix(meta.get("mode")?, 8).ok());
         let private = mode.is_some_and(|mode| mode & 0o044 != 0o044);
         let attrs = Attrs { mode: private.then_some(0o600), ..Attrs::default() };
-        let flags = open::WRITE | open::READ | open::CREATE | open::EXCLUSIVE;
+        let again = std::mem::replace(&mut self.state().maybe_created, true);
+        let exclusive = if again { 0 } else { open::EXCLUSIVE };
+        let flags = open::WRITE | open::READ | open::CREATE | exclusive;
         let mut handle = Handle::opened(channel, channel.ask(&Request::Open(&self.path, flags, attrs))).await;
+        if !again && matches!(handle, Err(Fault::Status(..))) {
+            self.state().maybe_created = false;
+        }
         let there = match pool::attrs(there).await {
             Ok(there) => Some(there),
             Err(fault @ Fault::Lost(_)) => return Err(fault),
@@ -544,7 +551,8 @@ async fn proved_there(service: &Service, temp: &Key, size: u64, sent: Vec<Sent>)
         |sent: &Sent| sent.part.tag.len() == Algo::Sha256.size() && sent.offset.saturating_add(sent.part.size) <= size;
     let (tagged, others): (Vec<Sent>, Vec<Sent>) = sent.into_iter().partition(whole);
     let of: Vec<(u64, u64)> = tagged.iter().map(|sent| (sent.offset, sent.part.size)).collect();
-    let found = if of.is_empty() { None } else { shell::stretches(&service.pool, &service.path(temp)?, &of).await? };
+    let found =
+        if of.is_empty() { None } else { shell::stretches(&service.pool, &service.for_shell(temp)?, &of).await };
     match found {
         Some(found) => {
             let pairs = tagged.into_iter().zip(found);

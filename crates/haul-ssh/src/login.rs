@@ -26,7 +26,10 @@ use tokio::{
 };
 
 /// How long a person may take to log in; sshd itself gives up after two minutes unless its LoginGraceTime says otherwise.
-pub const LOGIN: Duration = Duration::from_secs(600);
+const LOGIN: Duration = Duration::from_secs(600);
+
+/// Between two looks whether somebody is logged in.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Sessions that sshd takes on a connection unless its MaxSessions says otherwise.
 const SESSIONS: usize = 10;
@@ -103,6 +106,15 @@ pub struct Opening {
     login: Option<Login>,
     /// Removed when the login is over.
     _askpass: Option<Askpass>,
+}
+
+/// How long the far program of a session that is about to be is waited for: a person who logs in takes as long as it takes, a program
+/// doesn't.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// Of a login: what is there once that is done, where ssh tells it.
+    login: Option<Option<PathBuf>>,
+    session: Duration,
 }
 
 #[derive(Debug)]
@@ -326,10 +338,50 @@ async fn output(words: Vec<String>) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+impl Patience {
+    /// With a program that nobody has to log in for.
+    pub fn of(session: Duration) -> Patience {
+        Patience { login: None, session }
+    }
+
+    /// How long a program may be silent once it is there.
+    pub fn session(&self) -> Duration {
+        self.session
+    }
+
+    /// What `work` comes to; `None` where it took too long.
+    pub async fn wait<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.ends() => None,
+        }
+    }
+
+    async fn ends(&self) {
+        match &self.login {
+            Some(Some(socket)) => {
+                let logged_in = async {
+                    while !socket.exists() {
+                        tokio::time::sleep(LOOK).await;
+                    }
+                };
+                // Nobody may log in at all.
+                if tokio::time::timeout(LOGIN, logged_in).await.is_ok() {
+                    tokio::time::sleep(self.session).await;
+                }
+            }
+            Some(None) => tokio::time::sleep(LOGIN).await,
+            None => tokio::time::sleep(self.session).await,
+        }
+    }
+}
+
 impl Opening {
-    /// How long its far program may take to answer, where a session without a login has so long.
-    pub fn patience(&self, session: Duration) -> Duration {
-        if self.login.is_some() { LOGIN } else { session }
+    /// How long its far program is waited for, where one that nobody has to log in for has so long.
+    pub fn patience(&self, session: Duration) -> Patience {
+        let login = self.login.as_ref().map(|login| login.socket.clone());
+        Patience { login, session }
     }
 
     /// The far program has answered: the session is there, and others may follow.
@@ -417,6 +469,22 @@ mod tests {
         assert!(asked() == 2 && began.elapsed() >= PAUSE.0, "{:?}", began.elapsed());
         fails(&ssh, &sftp).await;
         assert!(asked() == 3 && began.elapsed() >= 3 * PAUSE.0, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_person_is_waited_for_and_a_program_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let session = Duration::from_millis(10);
+        let silent = async |login| Patience { login, session }.wait(std::future::pending::<()>()).await;
+        assert!(silent(None).await.is_none());
+        // As long as nobody is logged in somebody may be typing; of another program than OpenSSH's nobody knows.
+        for login in [Some(Some(socket.clone())), Some(None)] {
+            assert!(tokio::time::timeout(2 * LOOK, silent(login)).await.is_err());
+        }
+        std::fs::write(&socket, "").unwrap();
+        assert!(silent(Some(Some(socket))).await.is_none());
+        assert_eq!(Patience::of(session).wait(std::future::ready(7)).await, Some(7));
     }
 
     #[tokio::test]

@@ -79,8 +79,16 @@ pub trait Inodes: Send + Sync {
     /// the permissions of a file that it replaces, unless its attributes say otherwise. One answer for each item, in the same
     /// order.
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>>;
+}
 
-    /// Hashes of a file's content where it lies: on this machine for small files, at the cost of one call; on another for all.
+/// Of a store that hashes content where it lies, though it keeps no hashes.
+pub trait Hashing: Send + Sync {
+    /// The hashes that it can compute, those first by which it is best compared; none where it turns out that it can't.
+    ///
+    /// Errors: nobody can be asked.
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>>;
+
+    /// Hashes of a file's content: on this machine for small files, at the cost of one call; on another for all.
     ///
     /// Errors: `Changed` when it isn't `version` (if given); `Unsupported` where [`Store::read`] has to be asked just now.
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>>;
@@ -291,6 +299,7 @@ pub fn facets(store: &dyn Store) -> Vec<&'static str> {
         ("lanes", store.lanes().is_some()),
         ("resumable", store.resumable().is_some()),
         ("inodes", store.inodes().is_some()),
+        ("hashing", store.hashing().is_some()),
         ("admin", store.admin().is_some()),
         ("doubles", store.doubles().is_some()),
         ("encrypted", store.encrypted().is_some()),

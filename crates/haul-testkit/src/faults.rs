@@ -11,8 +11,8 @@ use haul_core::{
     delta::Run,
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Inodes, Lanes,
-    Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Hashing, Inodes,
+    Lanes, Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
     Unfinished, Unpublished, Upload, Watch, WriteSpec, layers::clock::Clock,
 };
 use std::{
@@ -322,6 +322,10 @@ impl Store for Faulty {
         self.inner.inodes().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.inner.hashing().map(|_| self as &dyn Hashing)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin().map(|_| self as &dyn Admin)
     }
@@ -393,9 +397,15 @@ impl Inodes for Faulty {
             batch(fault, items.len(), call).await
         })
     }
+}
+
+impl Hashing for Faulty {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        self.below(Store::hashing).algos()
+    }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
-        Box::pin(with(self.state.call(Op::Read), self.below(Store::inodes).hash(key, version, algos)))
+        Box::pin(with(self.state.call(Op::Read), self.below(Store::hashing).hash(key, version, algos)))
     }
 }
 

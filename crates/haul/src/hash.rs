@@ -25,10 +25,10 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
     let beside = Hasher::new(algos).gains_side_by_side() && entry.size > hashing::INLINE;
     // Where the bytes lie on another machine, they are hashed there, however many they are.
     let there = !store.caps().files;
-    if let Some(inodes) = store.inodes()
+    if let Some(hashing) = store.hashing().filter(|_| store.caps().cheap_reads)
         && (there || entry.size < SPLIT_FROM && !beside)
     {
-        match inodes.hash(&entry.key, entry.version.as_ref(), algos).await {
+        match hashing.hash(&entry.key, entry.version.as_ref(), algos).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {}
             hashes => return hashes.map_err(|error| error.with_key(&entry.key)),
         }
@@ -191,8 +191,30 @@ pub async fn known(store: &Arc<dyn Store>, entry: &Entry) -> Result<Hashes> {
     Ok(store.stat(&entry.key).await?.hashes)
 }
 
-/// The hash of one key by `algo`: known, or computed when reading is cheap or `download` is set. `None`: the store
-/// has no such hash. `kept` saves reading what was hashed before, see [`known_or_read`]; `download` reads in any case.
+/// The hashes that a store without cheap reads computes where the bytes lie; none where it doesn't.
+///
+/// Errors: nobody can be asked.
+pub async fn computed_there(store: &Arc<dyn Store>) -> Result<Vec<Algo>> {
+    match store.hashing().filter(|_| !store.caps().cheap_reads) {
+        Some(hashing) => hashing.algos().await,
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The hashes of `entry` by `algo`: as known, else as the store computes them where the bytes lie.
+async fn known_or_computed_there(store: &Arc<dyn Store>, entry: &Entry, algo: Algo) -> Result<Hashes> {
+    let known = known(store, entry).await?;
+    if known.get(algo).is_some() || !computed_there(store).await?.contains(&algo) {
+        return Ok(known);
+    }
+    match store.hashing() {
+        Some(hashing) => hashing.hash(&entry.key, entry.version.as_ref(), &[algo]).await,
+        None => Ok(known),
+    }
+}
+
+/// The hash of one key by `algo`: known, or computed where the bytes lie, when reading is cheap or `download` is set. `None`: the
+/// store has no such hash. `kept` saves reading what was hashed before, see [`known_or_read`]; `download` reads in any case.
 pub async fn of(
     kept: Option<&FileHashes>,
     store: &Arc<dyn Store>,
@@ -201,14 +223,14 @@ pub async fn of(
     download: bool,
 ) -> Result<Option<Vec<u8>>> {
     if !download && !store.caps().cheap_reads {
-        return Ok(known(store, entry).await?.get(algo).map(<[u8]>::to_vec));
+        return Ok(known_or_computed_there(store, entry, algo).await?.get(algo).map(<[u8]>::to_vec));
     }
     let kept = kept.filter(|_| !download);
     Ok(known_or_read(kept, store, entry, &[algo]).await?.get(algo).map(<[u8]>::to_vec))
 }
 
 /// Compares two entries by hash: what both know, else what one knows and the other computes cheaply, else BLAKE3 on
-/// both where both are cheap to read. `kept` saves reading what was hashed before, see [`known_or_read`].
+/// both where both are cheap to read, else what they compute where the bytes lie. `kept` saves reading what was hashed before, see [`known_or_read`].
 pub async fn compare(
     kept: Option<&FileHashes>,
     a: (&Arc<dyn Store>, &Entry),
@@ -230,6 +252,16 @@ pub async fn compare(
         return Ok(HashAnswer::Known(algo, same));
     }
     let (x, y) = futures::try_join!(known(a.0, a.1), known(b.0, b.1))?;
+    if x.agree(&y).is_some() {
+        return Ok(answer(&x, &y));
+    }
+    let (of_a, of_b) = futures::try_join!(computed_there(a.0), computed_there(b.0))?;
+    let by_a = of_a.iter().find(|algo| y.get(**algo).is_some() || of_b.contains(algo));
+    let Some(algo) = by_a.or(of_b.iter().find(|algo| x.get(**algo).is_some())) else {
+        return Ok(HashAnswer::NoneInCommon);
+    };
+    let there = |(store, entry)| known_or_computed_there(store, entry, *algo);
+    let (x, y) = futures::try_join!(there(a), there(b))?;
     Ok(answer(&x, &y))
 }
 
@@ -238,7 +270,12 @@ async fn compare_known_and_cheap(
     known_side: (&Arc<dyn Store>, &Entry),
     cheap: (&Arc<dyn Store>, &Entry),
 ) -> Result<HashAnswer> {
-    let have = known(known_side.0, known_side.1).await?;
+    let mut have = known(known_side.0, known_side.1).await?;
+    if have.is_empty()
+        && let Some(algo) = computed_there(known_side.0).await?.first()
+    {
+        have = known_or_computed_there(known_side.0, known_side.1, *algo).await?;
+    }
     let Some(algo) = have.iter().map(|(a, _)| a).next() else { return Ok(HashAnswer::NoneInCommon) };
     let computed = known_or_read(kept, cheap.0, cheap.1, &[algo]).await?;
     Ok(answer(&have, &computed))

@@ -17,7 +17,7 @@ use haul_core::{
     names::{NewNames, folded},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Inodes, Lanes, ListRequest, Read,
+    Admin, Attributed, AttributesBatch, Caps, CopyBatch, Deltas, Encrypted, Hashing, Inodes, Lanes, ListRequest, Read,
     Resumable, Sealed, SettleItem, Store, Stored, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use std::{
@@ -310,6 +310,10 @@ impl Store for Source {
         self.inner.inodes().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.inner.hashing().map(|_| self as &dyn Hashing)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin()
     }
@@ -344,9 +348,21 @@ impl Inodes for Source {
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
         settle(&*self.inner, items)
     }
+}
+
+impl Hashing for Source {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        match offered(self.inner.hashing(), "hash") {
+            Ok(inner) => inner.algos(),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
-        hash(&*self.inner, self.names.found("hash", key), version, algos)
+        match self.names.found("hash", key).and_then(|key| Ok((key, offered(self.inner.hashing(), "hash")?))) {
+            Ok((key, inner)) => inner.hash(&key, version, algos),
+            Err(error) => ready(Err(error)).boxed(),
+        }
     }
 }
 
@@ -385,18 +401,6 @@ fn settle(inner: &dyn Store, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result
     match inner.inodes() {
         Some(inner) => inner.settle(items),
         None => ready(none_offered(items.len(), "rename")).boxed(),
-    }
-}
-
-fn hash<'a>(
-    inner: &'a dyn Store,
-    key: Result<Key>,
-    version: Option<&Version>,
-    algos: &[Algo],
-) -> BoxFuture<'a, Result<Hashes>> {
-    match key.and_then(|key| Ok((key, offered(inner.inodes(), "hash")?))) {
-        Ok((key, inner)) => inner.hash(&key, version, algos),
-        Err(error) => ready(Err(error)).boxed(),
     }
 }
 
@@ -470,6 +474,10 @@ impl Store for Destination {
         self.inner.inodes().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.inner.hashing()
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin()
     }
@@ -504,9 +512,5 @@ impl Inodes for Destination {
 
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>> {
         settle(&*self.inner, items)
-    }
-
-    fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
-        hash(&*self.inner, Ok(key.clone()), version, algos)
     }
 }

@@ -89,7 +89,7 @@ fn list() -> Result<Outcome> {
 
 async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<Outcome> {
     let source = Source::open(ctx, &path).await?;
-    if !how.download && !supported(algo, &source) {
+    if !how.download && !supported(algo, &source).await? {
         bail!("{}: the store keeps no {algo} hashes: use --download to read the files", source.store.locator());
     }
     let mut out = Target::open(how)?;
@@ -112,9 +112,10 @@ fn column(algo: Algo, value: Option<&[u8]>, how: &How) -> String {
     format!("{text:>width$}  ")
 }
 
-fn supported(algo: Algo, source: &Source) -> bool {
+async fn supported(algo: Algo, source: &Source) -> Result<bool> {
     let caps = source.store.caps();
-    caps.cheap_reads || caps.hashes_listed.contains(&algo) || caps.hashes_stored.contains(&algo)
+    let keeps = caps.cheap_reads || caps.hashes_listed.contains(&algo) || caps.hashes_stored.contains(&algo);
+    Ok(keeps || haul::hash::computed_there(&source.store).await?.contains(&algo))
 }
 
 fn encode(value: &[u8], base64: bool) -> String {

@@ -72,7 +72,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     let metadata = ctx.flags.meta.metadata;
     let facts = Facts {
         mtime: !args.no_modtime && !server,
-        hashes: algos(&args, &source),
+        hashes: algos(&args, &source).await?,
         // Where a time costs a question for each file, the answer holds the media type too.
         meta: metadata || !args.no_mimetype && !args.no_modtime && !source.store.caps().mtime_listed,
     };
@@ -125,19 +125,20 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The hashes to show: those named, or all that the store has.
-fn algos(args: &Args, source: &Source) -> Vec<Algo> {
+/// The hashes to show: those named, or all that the store has or computes where the bytes lie.
+async fn algos(args: &Args, source: &Source) -> Result<Vec<Algo>> {
     if !args.hash_type.is_empty() || !args.hash {
-        return args.hash_type.clone();
+        return Ok(args.hash_type.clone());
     }
     let caps = source.store.caps();
     if caps.cheap_reads {
-        return Algo::ALL.into();
+        return Ok(Algo::ALL.into());
     }
-    let mut algos = [caps.hashes_listed.as_slice(), caps.hashes_stored.as_slice()].concat();
+    let there = haul::hash::computed_there(&source.store).await?;
+    let mut algos = [caps.hashes_listed.as_slice(), caps.hashes_stored.as_slice(), &there].concat();
     algos.sort();
     algos.dedup();
-    algos
+    Ok(algos)
 }
 
 /// `--stat`: one entry, the folder itself or the file, indented; `null` when it isn't there.

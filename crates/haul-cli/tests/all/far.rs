@@ -539,3 +539,9 @@ fn content_goes_by_ssh_again_when_the_way_over_tcp_breaks() {
         ran.err
     );
 }
+
+#[test]
+fn a_far_end_that_says_what_comes_into_its_mind_writes_nothing_outside() {
+    let Some(hostile) = peers::own("haul-hostile-far") else { return };
+    crate::sftp::anything(|seed| format!("[far]\ntype = far\ncommand = {} {seed}\n", hostile.display()));
+}

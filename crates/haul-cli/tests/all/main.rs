@@ -56,6 +56,8 @@ mod sbatch;
 mod servers;
 mod settier;
 mod sftp;
+mod sftp_hashes;
+mod silent;
 mod snapshot;
 mod status;
 mod versions;

@@ -1,6 +1,7 @@
 //! The real binary and real SSH servers: every verb, beside rclone, by hosts of ssh's config, over a slow road, killed.
 
 use haul_testkit::{
+    amount,
     folder::{self, files, noise, write},
     lab::{Lab, Ran, until},
     peers,
@@ -403,4 +404,35 @@ fn a_hostile_server_is_told_of_in_one_line() {
         }
         let _ = fs::remove_dir_all(lab.path("dst"));
     }
+}
+
+#[test]
+fn a_server_that_says_what_comes_into_its_mind_writes_nothing_outside() {
+    let Some(hostile) = peers::own("haul-hostile-sftp") else { return };
+    anything(|seed| format!("[far]\ntype = sftp\nprotocol = sftp\nssh = {} fuzz={seed}\n", hostile.display()));
+}
+
+/// Whatever is said there, nothing is written but below the destination, and the run ends in words.
+pub fn anything(config: impl Fn(u64) -> String + Sync) {
+    amount::each(0..amount::rounds(40, 2000), |seed| {
+        let lab = Lab::new(HAUL);
+        fs::write(lab.config(), config(seed)).expect("config");
+        write(&lab.path("src/small"), b"content", TIME);
+        write(&lab.path("src/large"), &noise(1, 3 * MIB), TIME);
+        for args in [["copy", "far:x", "@dst/in/deep"], ["copy", "@src", "far:x"], ["check", "@src", "far:x"]] {
+            let few = ["--low-level-retries=2", "--retries=1", "--timeout=5s"];
+            let ran = lab.haul(&[&args[..], &few].concat());
+            let lines = ran.err.lines().filter(|line| line.starts_with("haul: ")).count();
+            let panics = ran.err.contains("panicked") || ran.code > 100;
+            assert!(!panics && lines <= 1, "seed {seed}, {args:?}: {} {}", ran.code, ran.err);
+        }
+        let names = |path: &str| {
+            let listed = fs::read_dir(lab.path(path)).into_iter().flatten().flatten();
+            listed.map(|entry| entry.file_name().into_string().expect("a name")).collect::<Vec<_>>()
+        };
+        let beside = [names("dst"), names("dst/in"), names("")].concat();
+        let known = ["in", "deep", "dst", "src", "home", "rclone.conf"];
+        let others: Vec<_> = beside.iter().filter(|name| !known.contains(&name.as_str())).collect();
+        assert!(others.is_empty() && !Path::new("/etc/escaped").exists(), "seed {seed}: {others:?}");
+    });
 }

@@ -547,8 +547,8 @@ async fn recipe(folder: &Opened, key: &Key, version: Option<&Version>, cut: Cut)
 /// Hashes content where it lies.
 async fn hash(folder: &Opened, key: &Key, version: Option<&Version>, algos: &[Algo]) -> Result<Hashes> {
     let store = &folder.store;
-    if let Some(inodes) = store.inodes() {
-        match inodes.hash(key, version, algos).await {
+    if let Some(hashing) = store.hashing() {
+        match hashing.hash(key, version, algos).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {}
             hashes => return hashes,
         }

@@ -193,7 +193,7 @@ mod tests {
     async fn pipe(listening: &Listening) -> Result<Arc<Wire>> {
         let call = Call::Pipes(tcp::connect(HERE, listening).await?);
         let (pipe, _) = call.greet(Packing::default(), HANDSHAKE, None).await?;
-        Ok(Wire::new(pipe, HANDSHAKE, Packing::default()))
+        Ok(Wire::new(pipe, HANDSHAKE, Packing::default(), "far".into()))
     }
 
     fn folder(path: &Path) -> Request {
@@ -304,7 +304,7 @@ mod tests {
         let first = crate::Pipe { input: Box::new(input), output: Box::new(output), end: None };
         let (first, about) = Call::Pipes(first).greet(Packing::default(), HANDSHAKE, None).await.unwrap();
         assert!(about.listens);
-        let first = Wire::new(first, HANDSHAKE, Packing::default());
+        let first = Wire::new(first, HANDSHAKE, Packing::default(), "far".into());
         let Answer::Listens(listening) = ask(&first, 0, Request::Listen(ANY)).await.unwrap() else { panic!() };
         let here = tempfile::tempdir().unwrap();
         let Answer::Folder(id) = ask(&first, 0, folder(here.path())).await.unwrap() else { panic!() };

@@ -35,7 +35,7 @@ async fn far_end(settings: Settings, packing: Packing) -> (Pipe, Task<io::Result
 async fn wire(settings: Settings) -> Arc<Wire> {
     let (pipe, serving) = far_end(settings, Packing::default()).await;
     tokio::spawn(serving);
-    Wire::new(pipe, SOON, Packing::default())
+    Wire::new(pipe, SOON, Packing::default(), "far".into())
 }
 
 async fn ask(wire: &Arc<Wire>, folder: FolderId, request: &Request) -> Result<Answer> {

@@ -16,7 +16,7 @@ use haul_core::{
 };
 use haul_mem::MemStore;
 use haul_store::{
-    Admin, Caps, CopyBatch, Encrypted, Inodes, Lanes, Links, Read, Resumable, Stored, Upload, Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Encrypted, Hashing, Inodes, Lanes, Links, Read, Resumable, Stored, Upload, Watch, WriteSpec,
 };
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{ops::Range, path::Path};
@@ -337,6 +337,10 @@ impl Store for Sleepy {
 
     fn inodes(&self) -> Option<&dyn Inodes> {
         self.0.inodes()
+    }
+
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.0.hashing()
     }
 
     fn admin(&self) -> Option<&dyn Admin> {

@@ -9,8 +9,8 @@
 
 use crate::{
     Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted,
-    Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored, Unfinished,
-    Upload, Watch, WriteSpec, none_offered, offered,
+    Hashing, Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
+    Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use futures::{
     StreamExt,
@@ -245,6 +245,10 @@ impl Store for LinkFiles {
         self.inner.inodes().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.inner.hashing().map(|_| self as &dyn Hashing)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin().map(|_| self as &dyn Admin)
     }
@@ -316,9 +320,18 @@ impl Inodes for LinkFiles {
             None => Box::pin(ready(none_offered(items.len(), "rename"))),
         }
     }
+}
+
+impl Hashing for LinkFiles {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        match offered(self.inner.hashing(), "hash") {
+            Ok(inner) => inner.algos(),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
-        match found("hash", key).and_then(|key| Ok((key, offered(self.inner.inodes(), "hash")?))) {
+        match found("hash", key).and_then(|key| Ok((key, offered(self.inner.hashing(), "hash")?))) {
             Ok((key, inner)) => inner.hash(&key, version, algos),
             Err(error) => Box::pin(ready(Err(error))),
         }

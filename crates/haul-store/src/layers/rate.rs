@@ -3,8 +3,8 @@
 
 use super::clock::Clock;
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted, Inodes,
-    Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored,
+    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted, Hashing,
+    Inodes, Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored,
     Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
@@ -467,6 +467,10 @@ impl Store for Limited {
         self.inner.inodes().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.inner.hashing().map(|_| self as &dyn Hashing)
+    }
+
     // What these move is little.
 
     fn admin(&self) -> Option<&dyn Admin> {
@@ -524,12 +528,21 @@ impl Inodes for Limited {
             None => Box::pin(ready(none_offered(items.len(), "rename"))),
         }
     }
+}
+
+impl Hashing for Limited {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        match offered(self.inner.hashing(), "hash") {
+            Ok(inner) => inner.algos(),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
         let limited = || Error::new(ErrorKind::Unsupported, "hash", "a bandwidth limit is set");
-        match offered(self.inner.inodes(), "hash") {
+        match offered(self.inner.hashing(), "hash") {
             // Read through here its bytes count.
-            Ok(_) if self.is_limited() => Box::pin(ready(Err(limited()))),
+            Ok(_) if self.is_limited() && self.inner.caps().files => Box::pin(ready(Err(limited()))),
             Ok(inner) => inner.hash(key, version, algos),
             Err(error) => Box::pin(ready(Err(error))),
         }

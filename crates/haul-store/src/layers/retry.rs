@@ -7,9 +7,9 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Inodes,
-    Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem, Space,
-    Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Hashing,
+    Inodes, Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem,
+    Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -280,6 +280,10 @@ impl Store for Retrying {
         self.0.inner.inodes().map(|_| self as &dyn Inodes)
     }
 
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.0.inner.hashing().map(|_| self as &dyn Hashing)
+    }
+
     fn admin(&self) -> Option<&dyn Admin> {
         self.0.inner.admin().map(|_| self as &dyn Admin)
     }
@@ -346,11 +350,20 @@ impl Inodes for Retrying {
             self.0.batch(items.len(), send).await
         })
     }
+}
+
+impl Hashing for Retrying {
+    fn algos(&self) -> BoxFuture<'_, Result<Vec<Algo>>> {
+        Box::pin(async move {
+            let below = offered(self.0.inner.hashing(), "hash")?;
+            self.0.attempt(|| below.algos()).await
+        })
+    }
 
     fn hash(&self, key: &Key, version: Option<&Version>, algos: &[Algo]) -> BoxFuture<'_, Result<Hashes>> {
         let (key, version, algos) = (key.clone(), version.cloned(), algos.to_vec());
         Box::pin(async move {
-            let below = offered(self.0.inner.inodes(), "hash")?;
+            let below = offered(self.0.inner.hashing(), "hash")?;
             self.0.attempt(|| below.hash(&key, version.as_ref(), &algos)).await
         })
     }

@@ -5,7 +5,8 @@
 //! thousand; `endless` lists the same names without an end; `garbage` answers with bytes that are no frame; `huge` announces a frame
 //! of two gigabytes; `strange` answers every question with another's answer; `more` gives more bytes than it was asked for; `silent`
 //! closes after its greeting; `mute` stays, and answers nothing; `deep` lists a directory in each directory. `slow` tells no lies: it
-//! copies `f`, of 100 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in two seconds and a half.
+//! copies `f`, of 100 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in two seconds and a half. `fuzz=SEED`
+//! says what comes into its mind, some hundred times.
 
 use std::{
     env,
@@ -19,6 +20,32 @@ use std::{
 const COPIED: u64 = 100 << 20;
 const MIB: Duration = Duration::from_millis(20);
 const FORCED: Duration = Duration::from_millis(2500);
+
+/// Requests that `fuzz` answers.
+const REQUESTS: u32 = 400;
+
+/// Names, of which most can't be any.
+const NAMES: [&[u8]; 16] = [
+    b"a",
+    b"b",
+    b"c.txt",
+    b"d",
+    b"..",
+    b".",
+    b"../escaped",
+    b"/etc/escaped",
+    b"",
+    b"x\0y",
+    b"a/b",
+    b"\xff\xfe",
+    b"new\nline",
+    b"d/../x",
+    b".haul-e30c2799c19cc4a5.f.old",
+    b"\x1b[31mred",
+];
+
+const SIZES: [u64; 8] = [0, 7, 7, 1 << 20, 1 << 40, 1 << 63, u64::MAX, i64::MAX as u64];
+const MODES: [u32; 8] = [FILE, FILE, DIR, 0o120_777, 0o010_644, 0, 0o107_777, u32::MAX];
 
 const FILE: u32 = 0o100_644;
 const DIR: u32 = 0o040_755;
@@ -57,6 +84,9 @@ fn main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     let how = env::args().nth(1).unwrap_or_default();
+    if let Some(seed) = how.strip_prefix("fuzz=") {
+        return fuzz(&mut Chance(seed.parse().unwrap_or_default()));
+    }
     let (mut input, mut listed, mut copied) = (stdin().lock(), false, false);
     loop {
         let mut head = [0; 4];
@@ -149,4 +179,112 @@ fn serve() -> io::Result<()> {
             _ => status(id, 0)?,
         }
     }
+}
+
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most)).map(|_| self.next() as u8).collect()
+    }
+
+    fn attrs(&mut self) -> Vec<u8> {
+        let mut out = attrs(self.of(&SIZES), self.of(&MODES));
+        match self.below(12) {
+            // Facts that aren't there, and some that nobody has asked for.
+            0 => out = 0_u32.to_be_bytes().to_vec(),
+            1 => out[0] = 0x80,
+            2 => out.truncate(self.below(out.len())),
+            _ => {}
+        }
+        out
+    }
+}
+
+/// Greets as it should, and then answers as is asked, or with something else.
+fn fuzz(chance: &mut Chance) -> io::Result<()> {
+    let mut input = stdin().lock();
+    let mut named = 0;
+    for _ in 0..REQUESTS {
+        let mut head = [0; 4];
+        if input.read_exact(&mut head).is_err() {
+            return Ok(());
+        }
+        let mut frame = vec![0; u32::from_be_bytes(head) as usize];
+        input.read_exact(&mut frame)?;
+        if frame[0] == 1 {
+            let mut greeting = vec![2, 0, 0, 0, 3];
+            for name in [&b"posix-rename@openssh.com"[..], b"copy-data", b"limits@openssh.com"] {
+                greeting.extend([string(name), string(b"1")].concat());
+            }
+            stdout().write_all(&string(&greeting))?;
+            stdout().flush()?;
+            continue;
+        }
+        let id = frame.get(1..5).and_then(|id| id.try_into().ok()).map_or(0, u32::from_be_bytes);
+        let suits = match frame[0] {
+            3 | 11 => 102,
+            5 => 103,
+            12 if named % 3 < 2 => 104,
+            7 | 8 | 17 => 105,
+            19 => 104,
+            200 => 201,
+            _ => 101,
+        };
+        named += u32::from(frame[0] == 12);
+        let kind = if chance.below(8) == 0 { chance.of(&[101, 102, 103, 104, 105, 201, 7, 255]) } else { suits };
+        let body = match kind {
+            101 if chance.below(4) > 0 => [&1_u32.to_be_bytes()[..], &string(b"end"), &string(b"")].concat(),
+            101 => [&chance.of(&[0, 2, 3, 4, 5, 8, 99_u32]).to_be_bytes()[..], &string(&chance.bytes(40))].concat(),
+            102 => string(b"h"),
+            103 => string(chance.of(&[&b"content"[..], b"", b"cont", &[b'x'; 70_000]])),
+            104 => names(chance),
+            105 => chance.attrs(),
+            _ => chance.bytes(100),
+        };
+        let id = if chance.below(40) == 0 { chance.next() as u32 } else { id };
+        let mut whole = [&(body.len() as u32 + 5).to_be_bytes()[..], &[kind], &id.to_be_bytes(), &body].concat();
+        match chance.below(60) {
+            0 => whole.truncate(chance.below(whole.len())),
+            1 => whole.extend(whole.clone()),
+            2 => {
+                let at = chance.below(whole.len());
+                whole[at] ^= 1 << chance.below(8);
+            }
+            3 => whole = chance.bytes(100),
+            _ => {}
+        }
+        stdout().write_all(&whole)?;
+        stdout().flush()?;
+    }
+    Ok(())
+}
+
+/// Names with facts, fewer or more than it says.
+fn names(chance: &mut Chance) -> Vec<u8> {
+    let count = chance.below(5) as u32;
+    let told = if chance.below(20) == 0 { chance.next() as u32 } else { count };
+    let mut out = told.to_be_bytes().to_vec();
+    for _ in 0..count {
+        // Most are as they should be, or nothing would ever be read.
+        let name = if chance.below(3) > 0 { chance.of(&NAMES[..4]) } else { chance.of(&NAMES) };
+        out.extend([string(name), string(&chance.bytes(60)), chance.attrs()].concat());
+    }
+    out
 }

@@ -14,8 +14,8 @@ use haul_core::{
 };
 use haul_mem::MemStore;
 use haul_store::{
-    Admin, Caps, CopyBatch, Encrypted, Inodes, Lanes, Late, ListRequest, Meters, Payload, Read, Resumable, Store,
-    Stored, Upload, Watch, WriteSpec,
+    Admin, Caps, CopyBatch, Encrypted, Hashing, Inodes, Lanes, Late, ListRequest, Meters, Payload, Read, Resumable,
+    Store, Stored, Upload, Watch, WriteSpec,
 };
 use std::{ops::Range, sync::Arc, time::Duration};
 use tokio::sync::Notify;
@@ -93,6 +93,10 @@ impl Store for Hesitant {
 
     fn inodes(&self) -> Option<&dyn Inodes> {
         self.inner.inodes()
+    }
+
+    fn hashing(&self) -> Option<&dyn Hashing> {
+        self.inner.hashing()
     }
 
     fn admin(&self) -> Option<&dyn Admin> {

@@ -1,0 +1,244 @@
+//! The messages as bytes, by version: what this build says is what the file of its version has, and what older files have is read still.
+//! A test that fails here says that an end of another build would not understand this one. Fields may be added, with a default for who
+//! doesn't say them: then the old file stays to be read, and the new bytes go into one of a new name. All else is a new version.
+
+use crate::{
+    frame::{Frame, Kind},
+    hello::{About, Hello, Welcome},
+    listening::{Listening, Ports, Token},
+    message::{self, Answer, Asking, Folder, Request},
+    pack::{Packing, When},
+};
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Retry, Version,
+    attributes::{Carried, Differs, Unkept, What, Why, Xattr},
+    delta::{Cut, Cutter, Run},
+    keep::Keep,
+    listing::Lost,
+    plan::Replace,
+};
+use haul_store::{
+    Attributed, AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Part, Sent,
+    SettleItem, Space, Stored, WriteSpec,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// What an end of version 2 says.
+const VERSION_2: &str = include_str!("golden/version-2.txt");
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn meta() -> Option<Box<Meta>> {
+    Some(Box::new(Meta::from([("mode".to_owned(), "644".to_owned())])))
+}
+
+fn hashes() -> Hashes {
+    Hashes::default().with(Algo::Blake3, [3_u8; 32])
+}
+
+fn carried() -> Arc<Carried> {
+    let xattrs = vec![Xattr { name: b"user.\xff".to_vec(), value: b"\0v".to_vec() }];
+    Arc::new(Carried { mode: 0o100_640, uid: 1, gid: 2, rdev: (3, 4), mtime: Mtime(5), atime: Mtime(-6), xattrs })
+}
+
+fn spec() -> WriteSpec {
+    WriteSpec {
+        size: Some(7),
+        replace: Replace::Exactly(Version::new(b"v\xff")),
+        mtime: Some(Mtime(1_600_000_000_123_456_789)),
+        meta: meta(),
+        hashes: hashes(),
+        keep: Some(Arc::new(Keep { perms: true, owner: true, ..Keep::default() })),
+        carried: Some(carried()),
+        fsync: true,
+        ..WriteSpec::default()
+    }
+}
+
+fn part() -> Part {
+    Part { index: 1, size: 8 << 20, tag: b"\x00tag".to_vec() }
+}
+
+fn requests() -> Vec<Request> {
+    let (key, version) = (Key::new(b"d/\xff name"), Some(Version::new(b"v")));
+    let after = Some(Key::new("d/a"));
+    let list =
+        ListRequest { prefix: b"d/".to_vec(), after, limit: Some(5), meta: true, sweep: true, ..ListRequest::all() };
+    let copy = CopyItem {
+        from: key.clone(),
+        want: version.clone(),
+        size: 9,
+        to: Key::new("to"),
+        spec: spec(),
+        how: CopyHow::Rename,
+    };
+    let keep = Some(Arc::new(Keep::default()));
+    let item = AttributesItem {
+        from: key.clone(),
+        to: key.clone(),
+        mtime: Some(Mtime(5)),
+        meta: meta(),
+        keep: keep.clone(),
+        carried: Some(carried()),
+        new: true,
+    };
+    let settle = SettleItem { from: Key::new("a"), to: Key::new("b"), replace: Replace::Absent, keep };
+    let late = Late { mtime: Some(Mtime(1)), meta: meta(), hashes: hashes() };
+    let sent = Sent { part: part(), offset: 8 << 20, crc64: u64::MAX };
+    let cleanup = Cleanup { older_than: Duration::from_millis(1500), dry_run: true, below: Key::new("d/") };
+    vec![
+        Request::Open(Folder { path: b"/srv/\xff".to_vec(), links: Links::Keep, own_links: true }),
+        Request::List(list),
+        Request::Stat(key.clone()),
+        Request::Read(key.clone(), version.clone(), Some(1..u64::MAX)),
+        Request::Put { key: key.clone(), spec: spec(), bytes: b"by\xfftes".to_vec() },
+        Request::Begin(key.clone(), WriteSpec::default()),
+        Request::Resume(key.clone(), b"token\xff".to_vec(), vec![sent], WriteSpec::default()),
+        Request::Discard(key.clone(), b"token".to_vec()),
+        Request::Token(3),
+        Request::Part { upload: 3, index: 1, offset: 2, size: 4 },
+        Request::ReadBack(3, 0..9),
+        Request::Publish(3, vec![part()], late),
+        Request::Abort(3),
+        Request::MakeDir(Key::new("new/"), WriteSpec::default()),
+        Request::Copy(CopyBatch { from: (*b"/from").into(), items: vec![copy], links: Default::default() }),
+        Request::SetMeta(key.clone(), Some(Mtime(-1)), meta().map(|meta| *meta)),
+        Request::Delete(vec![(key.clone(), version.clone()), (Key::new("x"), None)]),
+        Request::Carry(vec![key.clone()], true),
+        Request::Attributes { from: b"/from".to_vec(), items: vec![item], set: true },
+        Request::Settle(vec![settle]),
+        Request::Hash(key.clone(), version.clone(), vec![Algo::Md5, Algo::Sha256]),
+        Request::About,
+        Request::Cleanup(cleanup),
+        Request::Sync,
+        Request::Recipe(key, version, Cut::Content(16 << 10)),
+        Request::Reuse(3, Version::new(b"v"), vec![Run { index: 1, offset: 2, from: 3, size: 4 }]),
+        Request::Listen(Ports { first: 50_000, last: 50_100 }),
+    ]
+}
+
+fn answers() -> Vec<Answer> {
+    let entry = Entry { mtime: Some(Mtime(7)), version: Some(Version::new(b"v")), ..Entry::file(Key::new(b"\xff"), 5) };
+    let error =
+        || Error::new(ErrorKind::NotFound, "read", "no such file").with_key(&Key::new("f")).with_retry(Retry::Backoff);
+    let mut unkept = Unkept::default();
+    unkept.add(What::Owner, Why::Denied);
+    let stored = Stored { version: Some(Version::new(b"v")), size: 5, hashes: hashes(), unkept };
+    let mut cutter = Cutter::new(Cut::Blocks(16 << 10)).expect("a cut");
+    cutter.update(&[1; 40_000]);
+    let listening =
+        Listening { address: [127, 0, 0, 1].into(), port: 50_000, fingerprint: vec![1; 32], token: Token(vec![2; 32]) };
+    vec![
+        Answer::Folder(7),
+        Answer::Batch(vec![entry.clone(), Entry::dir(Key::new("d/")), Entry::file(Key::symlink("l"), 3)]),
+        Answer::Lost(Lost { from: Key::new("a/"), to: Some(Key::new("a0")) }, error()),
+        Answer::Vanished(Key::new("gone")),
+        Answer::End,
+        Answer::Cut,
+        Answer::Entry(entry),
+        Answer::Sent(u64::MAX),
+        Answer::Upload(3),
+        Answer::Resumed(3, vec![part()]),
+        Answer::Token(Some(b"token\xff".to_vec())),
+        Answer::Part(part(), 9),
+        Answer::Stored(stored.clone(), Some(9)),
+        Answer::Flag(true),
+        Answer::Progress(1, 2),
+        Answer::Copied(vec![Ok(stored), Err(error())]),
+        Answer::Deleted(vec![Ok(()), Err(error())]),
+        Answer::Carried(vec![Ok((*carried()).clone())]),
+        Answer::Attributed(vec![Ok(Attributed { differs: Differs::default(), unkept })]),
+        Answer::Settled(vec![Ok(())]),
+        Answer::Hashes(hashes()),
+        Answer::Space(Space { total: Some(3), used: None, free: Some(1) }),
+        Answer::Unfinished(vec![(Key::new(".haul-x"), Some(Mtime(1)))], vec![error()]),
+        Answer::Recipe(cutter.finish(Some(Version::new(b"v")))),
+        Answer::Parts(vec![part()]),
+        Answer::Listens(listening),
+        Answer::Done,
+        Answer::Failed(error()),
+    ]
+}
+
+/// The variant's name.
+fn name(message: &impl std::fmt::Debug) -> String {
+    let text = format!("{message:?}");
+    text.chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+fn body(message: &impl Serialize) -> Vec<u8> {
+    message::frame(Kind::Answer, 0, message).expect("a frame").body.to_vec()
+}
+
+/// All that is said, by name.
+fn said() -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for request in requests() {
+        let name = format!("request {}", name(&request));
+        all.insert(name, body(&Asking { folder: 7, request }));
+    }
+    for answer in answers() {
+        all.insert(format!("answer {}", name(&answer)), body(&answer));
+    }
+    let packing = Packing { when: When::Slow, level: Some(3) };
+    let hello = Hello { oldest: 1, newest: 2, build: "1".into(), packing, joins: Some("door".into()) };
+    all.insert("hello".into(), body(&hello));
+    let about =
+        About { rights: None, confined: true, packs: true, keeps: true, joins: Some("x".into()), listens: true };
+    all.insert("welcome".into(), body(&Welcome::Serves { version: 2, build: "1".into(), about }));
+    all.insert("refusal".into(), body(&Welcome::Refuses("why".into())));
+    all
+}
+
+/// Reads a message and says it again.
+fn again<T: DeserializeOwned + Serialize>(body: &[u8]) -> Vec<u8> {
+    let frame = Frame { kind: Kind::Answer, id: 0, body: body.to_vec().into() };
+    self::body(&message::read::<T>(&frame).expect("it is read"))
+}
+
+fn lines(file: &str) -> BTreeMap<String, String> {
+    let lines = file.lines().filter_map(|line| line.rsplit_once(' '));
+    lines.map(|(name, bytes)| (name.to_owned(), bytes.to_owned())).collect()
+}
+
+#[test]
+fn each_message_is_said_as_its_version_has_it() {
+    let said: BTreeMap<String, String> = said().into_iter().map(|(name, body)| (name, hex(&body))).collect();
+    let kept = lines(VERSION_2);
+    let all: String = said.iter().map(|(name, bytes)| format!("{name} {bytes}\n")).collect();
+    assert!(said == kept, "src/golden/version-2.txt has other messages than are said now:\n{all}");
+}
+
+#[test]
+fn each_message_of_its_version_is_read() {
+    for (name, bytes) in lines(VERSION_2) {
+        let body: Vec<u8> =
+            (0..bytes.len()).step_by(2).map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).expect("hex")).collect();
+        let read = match name.split(' ').next() {
+            Some("request") => again::<Asking<Request>>(&body),
+            Some("answer") => again::<Answer>(&body),
+            Some("hello") => again::<Hello>(&body),
+            _ => again::<Welcome>(&body),
+        };
+        assert_eq!(hex(&read), bytes, "{name}");
+    }
+}
+
+#[test]
+fn each_frame_is_written_as_its_version_has_it() {
+    let write = |frame: Frame| {
+        let mut pipe = Vec::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(frame.write(&mut pipe)).expect("written");
+        hex(&pipe)
+    };
+    let frame = |kind| Frame { kind, id: 0x0102_0304, body: vec![0xaa, 0xbb].into() };
+    for (kind, code) in [(Kind::Request, 1), (Kind::Answer, 2), (Kind::Data, 3), (Kind::Cancel, 5)] {
+        assert_eq!(write(frame(kind)), format!("00000007{code:02x}01020304aabb"));
+    }
+    assert_eq!(write(Frame::taken(9, 1 << 20)), "0000000d04000000090000000000100000");
+    assert_eq!(write(Frame::ALIVE), "000000050600000000");
+}

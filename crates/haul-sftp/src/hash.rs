@@ -1,0 +1,438 @@
+//! Hashes of files by commands there (`md5sum`): the names of many files go to one command, and the sessions that run them stay.
+
+use crate::{
+    list,
+    options::Commands,
+    service::{Service, at, version},
+    shell::{Shell, from_here, quoted},
+};
+use haul_core::{
+    Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version,
+    hash::{from_hex, hash_bytes},
+};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{OnceCell, oneshot};
+
+const OP: &str = "hash";
+
+/// Files of one command.
+const FILES: usize = 1000;
+
+/// Bytes of the files of one command, if they are several: others wait for its end.
+const BYTES: u64 = 256 << 20;
+
+/// With so many bytes that wait another session pays: what a processor hashes in a few tenths of a second.
+const BUSY: u64 = 64 << 20;
+
+/// Sessions that hash at once: a host has others to serve, and a connection other sessions.
+const SESSIONS: usize = 4;
+
+/// How long the first of several files waits for company.
+const COMPANY: Duration = Duration::from_millis(5);
+
+/// What stands behind the names of files that a command is told: no path begins so.
+const NAMES_END: &[u8] = b"haul-names-end";
+
+/// A file that every host has and that is empty.
+const EMPTY: &[u8] = b"/dev/null";
+
+/// Commands by which hosts compute hashes, in the order in which they are tried; the hashes in the order in which they are preferred.
+const KNOWN: [(Algo, &str); 13] = [
+    (Algo::Md5, "md5sum"),
+    (Algo::Md5, "md5 -r"),
+    (Algo::Sha1, "sha1sum"),
+    (Algo::Sha1, "sha1 -r"),
+    (Algo::Sha1, "shasum -a 1"),
+    (Algo::Sha256, "sha256sum"),
+    (Algo::Sha256, "sha256 -r"),
+    (Algo::Sha256, "shasum -a 256"),
+    (Algo::Sha512, "sha512sum"),
+    (Algo::Sha512, "sha512 -r"),
+    (Algo::Sha512, "shasum -a 512"),
+    (Algo::Blake3, "b3sum"),
+    (Algo::Xxh128, "xxh128sum"),
+];
+
+/// What hashes a file there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Command {
+    /// Takes names of many files, and prints the hash and the name of each.
+    Many(String),
+    /// The user's own: takes the name of one, and prints its hash first.
+    One(String),
+}
+
+/// Files that are to be hashed, and the sessions that do it.
+#[derive(Debug, Default)]
+pub struct Hashers {
+    waiting: Mutex<Waiting>,
+    commands: OnceCell<Vec<(Algo, Command)>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    files: VecDeque<Wanted>,
+    /// Sessions that work, or are being begun.
+    at_work: usize,
+    idle: Vec<Shell>,
+}
+
+/// A file whose hash somebody waits for.
+#[derive(Debug)]
+struct Wanted {
+    algo: Algo,
+    path: Vec<u8>,
+    size: u64,
+    answer: oneshot::Sender<Result<Vec<u8>>>,
+}
+
+impl Hashers {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// The next files for a session, all of one hash.
+    fn batch(&mut self) -> Vec<Wanted> {
+        let mut batch: Vec<Wanted> = Vec::new();
+        let mut bytes: u64 = 0;
+        while let Some(next) = self.files.front() {
+            bytes = bytes.saturating_add(next.size);
+            let fits = batch.first().is_none_or(|first| first.algo == next.algo && bytes <= BYTES);
+            if !fits || batch.len() == FILES {
+                break;
+            }
+            batch.extend(self.files.pop_front());
+        }
+        batch
+    }
+
+    /// Whether another session pays.
+    fn is_busy(&self) -> bool {
+        let bytes = self.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
+        self.at_work == 0 || self.at_work < SESSIONS && (bytes >= BUSY || self.files.len() > FILES)
+    }
+}
+
+/// See [`haul_store::Hashing::algos`].
+pub async fn algos(service: &Service) -> Result<Vec<Algo>> {
+    let mut algos: Vec<Algo> = commands(service).await?.iter().map(|(algo, _)| *algo).collect();
+    algos.dedup();
+    Ok(algos)
+}
+
+/// What computes which hash there, found out once.
+async fn commands(service: &Service) -> Result<&[(Algo, Command)]> {
+    let Commands { own, only, none, .. } = &service.commands;
+    let found = service.hashers.commands.get_or_try_init(async || {
+        if *none {
+            return Ok(Vec::new());
+        }
+        service.pool.hello().await?;
+        let Some(mut shell) = Shell::begin(&service.pool).await else { return Ok(Vec::new()) };
+        let wanted = |algo: &Algo| only.as_ref().is_none_or(|only| only.contains(algo));
+        let mut found: Vec<(Algo, Command)> = Vec::new();
+        for (algo, command) in KNOWN.iter().filter(|(algo, _)| wanted(algo)) {
+            if found.iter().any(|(known, _)| known == algo) || own.contains_key(algo) {
+                continue;
+            }
+            let output = shell.ask(&for_many(command, &[EMPTY]), 0).await?;
+            let empty = hash_bytes(&[*algo], b"");
+            if answers(*algo, &[EMPTY], &output).is_ok_and(|said| said[0].as_deref() == empty.get(*algo)) {
+                found.push((*algo, Command::Many((*command).to_owned())));
+            }
+        }
+        service.hashers.lock().idle.push(shell);
+        let named = own.iter().filter(|(algo, _)| wanted(algo));
+        found.extend(named.filter_map(|(algo, own)| Some((*algo, Command::One(own.clone()?)))));
+        let order = |algo: Algo| KNOWN.iter().position(|(known, _)| *known == algo).unwrap_or(KNOWN.len());
+        found.sort_by_key(|(algo, _)| order(*algo));
+        tracing::debug!(?found, "what hashes there");
+        Ok::<_, Error>(found)
+    });
+    Ok(found.await?)
+}
+
+/// See [`haul_store::Hashing::hash`].
+pub async fn hash(service: &Arc<Service>, key: &Key, want: Option<&Version>, algos: &[Algo]) -> Result<Hashes> {
+    let path = service.path(key)?;
+    if key.is_symlink() {
+        let target = list::target(service, &path).await.map_err(at(OP, key))?;
+        return Ok(hash_bytes(algos, &target));
+    }
+    let facts = async || service.facts(&path, true).await.map_err(at(OP, key));
+    let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key);
+    let before = facts().await?;
+    if !before.is_file() {
+        return Err(Error::new(ErrorKind::NotFound, OP, "no such file").with_key(key));
+    }
+    let there = version(&before);
+    if want.is_some_and(|want| *want != there) {
+        return Err(changed());
+    }
+    let mut hashes = Hashes::default();
+    for algo in algos {
+        let value = ask(service, *algo, service.for_shell(key)?, before.size.unwrap_or(0)).await;
+        hashes.set(*algo, value.map_err(|error| error.with_key(key))?);
+    }
+    if version(&facts().await?) != there {
+        return Err(changed());
+    }
+    Ok(hashes)
+}
+
+/// The hash of one file, which goes with others that wait.
+async fn ask(service: &Arc<Service>, algo: Algo, path: Vec<u8>, size: u64) -> Result<Vec<u8>> {
+    if !commands(service).await?.iter().any(|(known, _)| *known == algo) {
+        return Err(Error::new(ErrorKind::Unsupported, OP, format!("the host has no command for {algo} hashes")));
+    }
+    service.gate.pass().await;
+    let (answer, answered) = oneshot::channel();
+    {
+        let mut waiting = service.hashers.lock();
+        waiting.files.push_back(Wanted { algo, path, size, answer });
+        if waiting.is_busy() {
+            waiting.at_work += 1;
+            tokio::spawn(work(service.clone()));
+        }
+    }
+    let lost = || Error::new(ErrorKind::Io, OP, "the session was lost").with_retry(Retry::Backoff);
+    answered.await.unwrap_or_else(|_| Err(lost()))
+}
+
+/// Hashes what waits until nothing does.
+async fn work(service: Arc<Service>) {
+    tokio::time::sleep(COMPANY).await;
+    let mut shell = service.hashers.lock().idle.pop();
+    loop {
+        let batch = {
+            let mut waiting = service.hashers.lock();
+            let batch = waiting.batch();
+            if batch.is_empty() {
+                waiting.at_work -= 1;
+                waiting.idle.extend(shell);
+                return;
+            }
+            batch
+        };
+        if shell.is_none() {
+            shell = Shell::begin(&service.pool).await;
+        }
+        let hashed = match &mut shell {
+            Some(shell) => hashed(&service, shell, &batch).await,
+            None => Err(Error::new(ErrorKind::Io, OP, "no session for commands").with_retry(Retry::Backoff)),
+        };
+        match hashed {
+            Ok(hashes) => batch.into_iter().zip(hashes).for_each(|(wanted, hash)| {
+                // Nobody may wait for it any more.
+                let _ = wanted.answer.send(hash.ok_or_else(none));
+            }),
+            Err(error) => {
+                shell = None;
+                batch.into_iter().for_each(|wanted| {
+                    let _ = wanted.answer.send(Err(error.to_report()));
+                });
+            }
+        }
+    }
+}
+
+fn none() -> Error {
+    let why = "the host's command gave no hash of it: it may not read it, or finds it elsewhere than SFTP does (path_override)";
+    Error::new(ErrorKind::Io, OP, why).with_retry(Retry::Never)
+}
+
+/// The hashes of a batch, in its order; `None` for a file of which the command says nothing.
+async fn hashed(service: &Service, shell: &mut Shell, batch: &[Wanted]) -> Result<Vec<Option<Vec<u8>>>> {
+    let Some(algo) = batch.first().map(|first| first.algo) else { return Ok(Vec::new()) };
+    let command = commands(service).await?.iter().find(|(known, _)| *known == algo).map(|(_, command)| command);
+    let Some(command) = command else { return Ok(vec![None; batch.len()]) };
+    let mut hashes: Vec<Option<Vec<u8>>> = vec![None; batch.len()];
+    let together = |wanted: &Wanted| matches!(command, Command::Many(_)) && !is_odd(&wanted.path);
+    let many: Vec<usize> = (0..batch.len()).filter(|number| together(&batch[*number])).collect();
+    if let Command::Many(command) = command
+        && !many.is_empty()
+    {
+        let paths: Vec<&[u8]> = many.iter().map(|number| &batch[*number].path[..]).collect();
+        let bytes = many.iter().fold(0, |sum: u64, number| sum.saturating_add(batch[*number].size));
+        service.meters.request("Hash");
+        let output = shell.ask(&for_many(command, &paths), bytes).await?;
+        for (number, hash) in many.into_iter().zip(answers(algo, &paths, &output)?) {
+            hashes[number] = hash;
+        }
+    }
+    for (wanted, hash) in batch.iter().zip(&mut hashes).filter(|(wanted, _)| !together(wanted)) {
+        service.meters.request("Hash");
+        let output = shell.ask(&for_one(command, &wanted.path), wanted.size).await?;
+        *hash = first_word(algo, &output);
+    }
+    Ok(hashes)
+}
+
+/// A path that commands print otherwise than it is, or that takes more than a line.
+fn is_odd(path: &[u8]) -> bool {
+    path.iter().any(|byte| matches!(byte, b'\n' | b'\r' | b'\\'))
+}
+
+/// What has a command hash many files, whose names it gets on its standard input: a command line is bounded.
+fn for_many(command: &str, paths: &[&[u8]]) -> Vec<u8> {
+    let mut text =
+        [&b"tr '\\n' '\\000' <<'"[..], NAMES_END, b"' | xargs -0 ", command.as_bytes(), b" 2>/dev/null\n"].concat();
+    for path in paths {
+        text.extend(from_here(path));
+        text.push(b'\n');
+    }
+    text.extend_from_slice(NAMES_END);
+    text
+}
+
+/// What has it hash one.
+fn for_one(command: &Command, path: &[u8]) -> Vec<u8> {
+    let (command, how) = match command {
+        // Where it reads what has no name it prints none.
+        Command::Many(command) => (command, &b" <"[..]),
+        Command::One(command) => (command, &b" "[..]),
+    };
+    [command.as_bytes(), how, &quoted(path), b" 2>/dev/null"].concat()
+}
+
+fn digest(algo: Algo, word: &[u8]) -> Option<Vec<u8>> {
+    from_hex(std::str::from_utf8(word).ok()?).filter(|digest| digest.len() == algo.size())
+}
+
+/// The hash that an output begins with; so of a name that is told otherwise than it is, behind a backslash.
+fn first_word(algo: Algo, output: &[u8]) -> Option<Vec<u8>> {
+    let output = output.strip_prefix(b"\\").unwrap_or(output);
+    digest(algo, output.split(u8::is_ascii_whitespace).next()?)
+}
+
+/// The hashes of an output whose lines are a hash and a name, in the order of the names; `None` for one that isn't told.
+///
+/// Errors: `Corrupt` for a line that is no hash, or names another file than the next ones: then none of it can be believed.
+fn answers(algo: Algo, paths: &[&[u8]], output: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
+    let mut hashes = vec![None; paths.len()];
+    let mut next = 0;
+    for line in output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let told = || {
+            let (hash, rest) = line.split_at_checked(2 * algo.size())?;
+            let (hash, name) = (digest(algo, hash)?, rest.strip_prefix(b" ")?);
+            // md5sum has a character more, which says how it reads, and BSD's doesn't.
+            let is = |path: &[u8], name: &[u8]| name == from_here(path);
+            let marked = name.strip_prefix(b" ").or(name.strip_prefix(b"*"));
+            let at = (next..paths.len())
+                .find(|at| is(paths[*at], name) || marked.is_some_and(|name| is(paths[*at], name)))?;
+            Some((at, hash))
+        };
+        let Some((at, hash)) = told() else {
+            let line = String::from_utf8_lossy(&line[..line.len().min(200)]);
+            let why = format!("the host's command answered what can't be read: {}", line.escape_debug());
+            return Err(Error::new(ErrorKind::Corrupt, OP, why).with_retry(Retry::Never));
+        };
+        hashes[at] = Some(hash);
+        next = at + 1;
+    }
+    Ok(hashes)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // Tests make their own files.
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::{io::Write as _, os::unix::ffi::OsStrExt as _, path::Path, process};
+
+    fn run(shell: &str, text: &[u8], dir: &Path) -> Vec<u8> {
+        let mut child = process::Command::new(shell)
+            .current_dir(dir)
+            .stdin(process::Stdio::piped())
+            .stdout(process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text).unwrap();
+        child.wait_with_output().unwrap().stdout
+    }
+
+    const NAMES: [&[u8]; 8] =
+        [b"a", b"-n", b"two  words", b"'q\"$HOME`", b"\xff\xfe", b"*x", b" leading", b"haul-names-end"];
+    const ODD: [&[u8]; 3] = [b"new\nline", b"back\\slash", b"re\rturn"];
+
+    #[test]
+    fn every_shell_tells_each_file_its_hash() {
+        let dir = tempfile::tempdir().unwrap();
+        let hash = |name: &[u8]| hash_bytes(&[Algo::Md5], name).get(Algo::Md5).map(<[u8]>::to_vec);
+        for name in NAMES.iter().chain(&ODD) {
+            std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+        }
+        for shell in ["sh", "dash", "bash"].into_iter().filter(|shell| Path::new("/bin").join(shell).exists()) {
+            let mut paths = NAMES.to_vec();
+            paths.insert(3, b"missing");
+            let said = answers(Algo::Md5, &paths, &run(shell, &for_many("md5sum", &paths), dir.path())).unwrap();
+            let wanted: Vec<_> = paths.iter().map(|name| hash(name).filter(|_| *name != b"missing")).collect();
+            assert_eq!(said, wanted, "{shell}");
+            for name in ODD {
+                assert!(is_odd(name));
+                for command in [Command::Many("md5sum".into()), Command::One("md5sum --".into())] {
+                    let output = run(shell, &for_one(&command, name), dir.path());
+                    assert_eq!(first_word(Algo::Md5, &output), hash(name), "{shell} {command:?}");
+                }
+            }
+            let none = run(shell, &for_one(&Command::Many("md5sum".into()), b"none"), dir.path());
+            assert_eq!(first_word(Algo::Md5, &none), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_not_taken_for_one() {
+        let (one, two) = ("d41d8cd98f00b204e9800998ecf8427e", "0cc175b9c0f1b6a831c399e269772661");
+        let said = |output: &str| answers(Algo::Md5, &[b"/a", b"/b", b"/c"], output.as_bytes());
+        let some = |hash: &str| from_hex(hash);
+        assert_eq!(said(&format!("{one}  /a\n{two} */c\n")).unwrap(), [some(one), None, some(two)]);
+        assert_eq!(said(&format!("{one} /b\n")).unwrap(), [None, some(one), None], "as BSD's md5 -r");
+        for wrong in [
+            format!("{one}  /c\n{two}  /a\n"),
+            format!("{one}  /a\n{two}  /a\n"),
+            format!("{one}  /d\n"),
+            format!("{one}0  /a\n"),
+            format!("{}  /a\n", &one[1..]),
+            "md5sum: /a: Permission denied\n".to_owned(),
+            format!("\\{one}  /a\n"),
+        ] {
+            assert_eq!(said(&wrong).unwrap_err().kind(), ErrorKind::Corrupt, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_go_together_as_far_as_that_makes_nobody_wait() {
+        let mut waiting = Waiting::default();
+        assert!(waiting.is_busy(), "nobody works");
+        waiting.at_work = 1;
+        let push = |waiting: &mut Waiting, algo, size| {
+            let answer = oneshot::channel().0;
+            waiting.files.push_back(Wanted { algo, path: Vec::new(), size, answer });
+        };
+        (0..700).for_each(|_| push(&mut waiting, Algo::Md5, 1));
+        assert!(!waiting.is_busy());
+        push(&mut waiting, Algo::Sha1, 1 << 40);
+        push(&mut waiting, Algo::Sha1, 1);
+        assert!(waiting.is_busy());
+        waiting.at_work = SESSIONS;
+        assert!(!waiting.is_busy());
+        let mut sizes = Vec::new();
+        while let batch @ [_, ..] = &waiting.batch()[..] {
+            sizes.push(batch.len());
+        }
+        assert_eq!(sizes, [700, 1, 1], "a large file goes alone");
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_an_answer_or_an_error(output in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (answers(Algo::Md5, &[b"/a"], &output), first_word(Algo::Md5, &output));
+        }
+    }
+}
