@@ -6,16 +6,20 @@ mod coordinator;
 mod crew;
 mod dirs;
 mod files;
+mod generate;
 mod guard;
+mod input;
 mod journal;
 mod large;
 mod lead;
+mod link_dest;
 mod links;
 mod node;
 mod overlap;
 mod pieces;
 mod queue;
 mod rank;
+mod refused;
 mod remove;
 mod shared;
 mod show;
@@ -40,10 +44,25 @@ fn main() -> ExitCode {
     let typed = match args::Typed::try_parse() {
         Ok(typed) => typed,
         Err(error) => {
-            if node::speaks(env) {
-                let _ = error.print();
+            let command = std::env::args_os().nth(1).unwrap_or_default();
+            match refused::line(&command.to_string_lossy(), &error) {
+                _ if !node::speaks(env) => {}
+                Some(line) => eprintln!("{line}"),
+                None => _ = error.print(),
             }
             return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    let asked = match typed.command {
+        args::Command::Job(asked) => asked,
+        args::Command::Generate(generate) => {
+            return generate.run().map_or_else(
+                |line| {
+                    eprintln!("haul-mpi generate: {line}");
+                    ExitCode::FAILURE
+                },
+                |()| ExitCode::SUCCESS,
+            );
         }
     };
     let line = format!("MPI has not brought all ranks together within {} seconds", TOGETHER.as_secs());
@@ -56,7 +75,7 @@ fn main() -> ExitCode {
     let world = universe.world();
     if let Some(line) = node::one_of_many(env, world.size() as usize) {
         if node::speaks(env) {
-            eprintln!("haul-mpi {}: {line}", typed.verb().name());
+            eprintln!("haul-mpi {}: {line}", asked.verb().name());
         }
         return ExitCode::FAILURE;
     }
@@ -74,7 +93,7 @@ fn main() -> ExitCode {
     if wire.rank() > 0 {
         return ExitCode::from(rank::run(&mut wire, share, &runtime));
     }
-    let ended = lead::run(typed, &mut wire, share, &runtime);
+    let ended = lead::run(asked, &mut wire, share, &runtime);
     // The end of MPI waits for all ranks, and so may MPI_Abort.
     guard::arm(END, ended.code, None).for_good();
     if !ended.together {

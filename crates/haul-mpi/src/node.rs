@@ -121,6 +121,7 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
     for root in &job.roots {
         made.proof.sources.push(pin(root, job.follow).await?);
     }
+    made.proof.link_dest = link_dest_pin(job).await?;
     if !changes || job.verb == crate::work::Verb::Delete {
         made.proof.targets = targets(job).await;
         return Ok(made);
@@ -171,11 +172,18 @@ async fn targets(job: &Job) -> Vec<Option<(u64, String)>> {
 /// Errors: one line.
 pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let other = |path: &[u8]| {
+        let path = String::from_utf8_lossy(path);
+        Err(format!("Refused to start: {path} on {host} is another directory than on the first node"))
+    };
+    let here = |line: String| format!("{line} (on {host})");
     for (root, want) in job.roots.iter().zip(&proof.sources) {
-        if pin(root, job.follow).await.map_err(|e| format!("{e} (on {host})"))? != *want {
-            let path = String::from_utf8_lossy(&root.src).into_owned();
-            return Err(format!("Refused to start: {path} on {host} is another directory than on the first node"));
+        if pin(root, job.follow).await.map_err(here)? != *want {
+            return other(&root.src);
         }
+    }
+    if link_dest_pin(job).await.map_err(here)? != proof.link_dest {
+        return other(job.link_dest.as_ref().map_or(&[][..], |dir| dir));
     }
     // The first is proved by more, where something is written.
     for (root, want) in job.roots.iter().zip(&proof.targets).skip(usize::from(proof.nonce.is_some())) {
@@ -202,6 +210,13 @@ fn not_shared(dir: &str, host: &str) -> String {
 async fn pin(root: &Root, follow: bool) -> Result<(u64, String), String> {
     let key = root.one.as_ref().map_or_else(|| Key::new(""), |(from, _)| Key::new(from));
     folder_pin(&root.src, follow, &key).await
+}
+
+async fn link_dest_pin(job: &Job) -> Result<Option<(u64, String)>, String> {
+    match &job.link_dest {
+        Some(dir) => folder_pin(dir, false, &Key::new("")).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 async fn folder_pin(folder: &Raw, follow: bool, key: &Key) -> Result<(u64, String), String> {
