@@ -268,6 +268,29 @@ def copies_what_a_list_names(make, at):
     assert f"haul-mpi dcp: {at}/plain: /etc/passwd: not below {src}" in text and not os.path.exists(f"{at}/not"), text
 
 
+def a_small_file_costs_few_calls(make, at):
+    """System calls don't depend on the machine. Those by which threads wait are left out, and the one by which a debug build checks descriptors."""
+    if not shutil.which("strace"):
+        return "strace is not installed"
+    src, dirs, files = f"{at}/src", 20, 2000
+    for d in range(dirs):
+        os.makedirs(f"{src}/{d}")
+        for f in range(files // dirs):
+            write(f"{src}/{d}/{f}", b"%d" % f * 2000)
+    # Without a launcher: MPI isn't started.
+    traced = subprocess.run(["strace", "-f", "-qq", "-c", "-o", f"{at}/calls", binary(make), "dcp", src, f"{at}/dst"], capture_output=True,
+                            text=True, timeout=60, check=False)
+    if traced.returncode != 0:
+        return f"strace can't trace here: {traced.stderr}"
+    alike(src, f"{at}/dst", times=False)
+    with open(f"{at}/calls") as lines:
+        rows = [line.split() for line in lines]
+    calls = {row[-1]: int(row[3]) for row in rows if len(row) > 4 and row[3].isdigit()}
+    each = sum(count for name, count in calls.items() if name not in ("futex", "epoll_wait", "sched_yield", "fcntl", "poll", "total")) / files
+    assert calls["lgetxattr"] < 10 * dirs, calls
+    assert each < 20, f"{each} calls for each file: {calls}"
+
+
 def one_file_and_several_sources(make, at):
     write(f"{at}/one", b"1")
     os.makedirs(f"{at}/two/x")
@@ -787,7 +810,8 @@ def wait(event, seconds=20):
     return False
 
 
-TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, links_to_an_earlier_copy, copies_what_a_list_names, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
+TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, links_to_an_earlier_copy, copies_what_a_list_names,
+         a_small_file_costs_few_calls, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,

@@ -22,6 +22,7 @@ pub struct Typed {
 
 /// What is asked for.
 #[derive(Subcommand, Debug)]
+#[allow(clippy::large_enum_variant)] // One a process.
 pub enum Command {
     #[command(flatten)]
     Job(Asked),

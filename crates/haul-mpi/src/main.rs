@@ -1,4 +1,5 @@
-//! `haul-mpi`: dcp, dsync, dcmp and drm over many nodes. MPI starts the ranks and carries words between them; the bytes go through
+//! `haul-mpi`: dcp, dsync, dcmp and drm over many nodes. MPI starts the ranks and carries words between them (one that is alone
+//! needs none); the bytes go through
 //! haul's store for file systems, of which each rank has its own. Rank 0 gives out the work (`coordinator`), and takes part.
 
 mod args;
@@ -65,15 +66,18 @@ fn main() -> ExitCode {
             );
         }
     };
+    let alone = node::is_alone(env, std::env::vars_os().map(|(name, _)| name));
     let line = format!("MPI has not brought all ranks together within {} seconds", TOGETHER.as_secs());
     let together = guard::arm(TOGETHER, 1, Some(line));
     // The main thread alone uses MPI; more isn't asked for, since not every MPI has it.
-    let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
+    let universe = if alone { None } else { mpi::initialize_with_threading(Threading::Funneled) };
+    if universe.is_none() && !alone {
         eprintln!("haul-mpi: MPI can't be started");
         return ExitCode::FAILURE;
-    };
-    let world = universe.world();
-    if let Some(line) = node::one_of_many(env, world.size() as usize) {
+    }
+    let world = || universe.as_ref().map(|(universe, _)| universe.world());
+    let mut wire = wire::Wire::new(world());
+    if let Some(line) = node::one_of_many(env, wire.size()) {
         if node::speaks(env) {
             eprintln!("haul-mpi {}: {line}", asked.verb().name());
         }
@@ -83,13 +87,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("haul-mpi: threads can't be started: {error}");
-            world.abort(1);
+            world().inspect(|world| world.abort(1));
+            return ExitCode::FAILURE;
         }
     };
     rank::watch_signals(&runtime);
-    let share = node::share(&world);
+    let share = node::share(world().as_ref());
     drop(together);
-    let mut wire = wire::Wire::new(universe.world());
     if wire.rank() > 0 {
         return ExitCode::from(rank::run(&mut wire, share, &runtime));
     }
@@ -98,7 +102,7 @@ fn main() -> ExitCode {
     guard::arm(END, ended.code, None).for_good();
     if !ended.together {
         // Who is lost would be waited for at the end of MPI.
-        world.abort(i32::from(ended.code));
+        world().inspect(|world| world.abort(i32::from(ended.code)));
     }
     ExitCode::from(ended.code)
 }

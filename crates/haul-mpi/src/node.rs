@@ -19,6 +19,9 @@ const LAUNCHERS: [(&str, &str); 4] = [
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
 ];
 
+/// Beginnings of variables by which libraries of MPI find the other tasks.
+const TRACES: [&str; 8] = ["PMI", "OMPI_", "MV2_COMM_", "PRTE_", "PALS_", "ALPS_", "FLUX_", "JSM_"];
+
 /// Threads that a file system of a network is worth, and at most so many of a local disk (`haul_store::disk::at_once`).
 const MOST: usize = 32;
 
@@ -34,6 +37,20 @@ pub fn one_of_many(env: impl Fn(&str) -> Option<OsString>, size: usize) -> Optio
     })
 }
 
+/// True for a task that has no others: a launcher says so, or nothing is there by which MPI could find any. It needs no MPI, of which
+/// the start alone takes a third of a second. `all`: the names of all variables.
+pub fn is_alone(env: impl Fn(&str) -> Option<OsString>, mut all: impl Iterator<Item = OsString>) -> bool {
+    let size = |name: &str| env(name).map(|value| value.to_str().and_then(|text| text.parse::<usize>().ok()));
+    let sizes: Vec<(&str, Option<usize>)> =
+        LAUNCHERS.iter().filter_map(|(name, _)| Some((*name, size(name)?))).collect();
+    if sizes.iter().any(|(_, size)| *size != Some(1)) {
+        return false;
+    }
+    // Slurm counts its own tasks, and a launcher of MPI's may have started more below one of them.
+    let by_mpi = sizes.iter().any(|(name, _)| !name.starts_with("SLURM_"));
+    by_mpi || all.all(|name| !TRACES.iter().any(|trace| name.as_encoded_bytes().starts_with(trace.as_bytes())))
+}
+
 /// True for the process that speaks, as far as a launcher tells before MPI is asked.
 pub fn speaks(env: impl Fn(&str) -> Option<OsString>) -> bool {
     let rank = LAUNCHERS.iter().find_map(|(_, rank)| env(rank));
@@ -47,13 +64,16 @@ pub struct Share {
     cores: usize,
 }
 
-/// Asks the tasks of this node. All ranks ask together, before they know anything of each other.
-pub fn share(world: &SimpleCommunicator) -> Share {
-    let node = world.split_shared(world.rank());
-    let tasks = node.size().max(1) as usize;
+/// Asks the tasks of this node, if this one has others. All ranks ask together, before they know anything of each other.
+pub fn share(world: Option<&SimpleCommunicator>) -> Share {
     let mine = cores();
-    let mut all = vec![0u64; mine.len() * tasks];
-    node.all_gather_into(&mine[..], &mut all[..]);
+    let (mut tasks, mut all) = (1, mine.to_vec());
+    if let Some(world) = world {
+        let node = world.split_shared(world.rank());
+        tasks = node.size().max(1) as usize;
+        all = vec![0u64; mine.len() * tasks];
+        node.all_gather_into(&mine[..], &mut all[..]);
+    }
     // Tasks that are bound to cores of their own have all of them together.
     let union = (0..mine.len()).map(|word| {
         let words = all.iter().skip(word).step_by(mine.len());
@@ -248,6 +268,27 @@ mod tests {
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
         std::fs::create_dir(&dst).unwrap();
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
+    }
+
+    #[test]
+    fn who_has_no_others_needs_no_mpi() {
+        let alone = |vars: &'static [(&str, &str)]| {
+            let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into());
+            is_alone(env, vars.iter().map(|(name, _)| name.into()))
+        };
+        assert!(alone(&[]) && alone(&[("SLURM_NTASKS", "4"), ("HOME", "/home/ann")]), "a shell, a batch script");
+        assert!(alone(&[("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")]) && alone(&[("PMI_SIZE", "1")]));
+        assert!(alone(&[("SLURM_STEP_NUM_TASKS", "1")]), "srun -n 1");
+        for others in [
+            &[("OMPI_COMM_WORLD_SIZE", "2")][..],
+            &[("SLURM_STEP_NUM_TASKS", "1"), ("PMI_SIZE", "4")],
+            &[("SLURM_STEP_NUM_TASKS", "4"), ("PMI_SIZE", "1")],
+            &[("SLURM_STEP_NUM_TASKS", "1"), ("PMIX_RANK", "0")],
+            &[("PALS_RANKID", "0")],
+            &[("PMI_SIZE", "?")],
+        ] {
+            assert!(!alone(others), "{others:?}");
+        }
     }
 
     #[test]
