@@ -5,8 +5,8 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 /// Command, option and its short form, what to do.
 type Refused = (&'static str, &'static str, &'static str, &'static str);
 
-const NOATIME: &str = "it isn't supported: mount the source with noatime, where access times matter";
-const DAOS: &str = "DAOS isn't supported: copy from a mount of it (dfuse)";
+const NOATIME: &str = "mount the source with noatime, where access times matter";
+const DAOS: &str = "copy from a mount of it (dfuse)";
 const USER: &str = "start all ranks as that user instead (srun --uid, sudo -u)";
 const GROUP: &str = "start all ranks with that group instead (srun --gid, sg)";
 const FOUND: &str = "each difference is printed as a line; --log FILE keeps what each rank did";
