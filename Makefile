@@ -49,12 +49,22 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 mpi:
 	@bash tests/mpi.sh
 
-# With the mpicc that is in the path; MPICC=... takes another.
-install-mpi:
+# With the mpicc that is in the path; MPICC=... takes another. MPI_BIN is what it installs: one that is built already, or its own.
+MPI_BIN ?= target/mpi/release/haul-mpi
+target/mpi/release/haul-mpi:
 	cargo build --release --locked --manifest-path crates/haul-mpi/Cargo.toml --target-dir target/mpi
-	install -D -m 755 target/mpi/release/haul-mpi $(DESTDIR)$(PREFIX)/bin/haul-mpi
 
-.PHONY: mpi install-mpi test tools lint bench reference build install uninstall static packages modulefiles
+install-mpi: $(MPI_BIN)
+	install -D -m 755 $(MPI_BIN) $(DESTDIR)$(PREFIX)/bin/haul-mpi
+	install -d $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	$(MPI_BIN) generate man $(SHARE)/man/man1
+	$(MPI_BIN) generate completion bash > $(SHARE)/bash-completion/completions/haul-mpi
+	$(MPI_BIN) generate completion zsh > $(SHARE)/zsh/site-functions/_haul-mpi
+	$(MPI_BIN) generate completion fish > $(SHARE)/fish/vendor_completions.d/haul-mpi.fish
+	chmod 644 $(SHARE)/man/man1/haul-mpi*.1 $(SHARE)/bash-completion/completions/haul-mpi $(SHARE)/zsh/site-functions/_haul-mpi \
+	  $(SHARE)/fish/vendor_completions.d/haul-mpi.fish
+
+.PHONY: mpi target/mpi/release/haul-mpi install-mpi test tools lint bench reference build install uninstall static packages modulefiles
 
 # Installs what the tests need, runs all of them, closes with the slowest and the counts. FULL=1 makes all rounds of tests that kill
 # and damage at random, and passes over a million keys where a daily run has fewer.
@@ -136,7 +146,8 @@ install: $(BIN)
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/haul $(DESTDIR)$(PREFIX)/bin/haul-mpi $(SHARE)/man/man1/haul.1 $(SHARE)/man/man1/haul-*.1 \
-	  $(SHARE)/bash-completion/completions/haul $(SHARE)/zsh/site-functions/_haul $(SHARE)/fish/vendor_completions.d/haul.fish
+	  $(SHARE)/bash-completion/completions/haul $(SHARE)/zsh/site-functions/_haul $(SHARE)/fish/vendor_completions.d/haul.fish \
+	  $(SHARE)/bash-completion/completions/haul-mpi $(SHARE)/zsh/site-functions/_haul-mpi $(SHARE)/fish/vendor_completions.d/haul-mpi.fish
 	rm -rf $(SHARE)/doc/haul
 
 # A binary without libraries, for any Linux of that processor.

@@ -214,6 +214,83 @@ def syncs_checks_and_deletes(make, at):
     assert not os.path.exists(f"{dst}/d2") and not os.path.exists(f"{dst}/big") and os.path.exists(f"{dst}/d1"), text
 
 
+def links_to_an_earlier_copy(make, at):
+    src, old, new = f"{at}/src", f"{at}/old", f"{at}/new"
+    tree(src, flat=700, big=70)
+    run(make, 2, "sync", src, old)
+    before = facts(old)
+    write(f"{src}/d1/f7", b"other")
+    os.chmod(f"{src}/d1/f8", 0o600)
+    write(f"{src}/flat/more", b"more")
+    text = run(make, 3, "sync", "--link-dest", old, src, new)
+    alike(src, new)
+    assert facts(old) == before, "the earlier copy has changed"
+    def linked(name):
+        a, b = os.lstat(f"{old}/{name}"), os.lstat(f"{new}/{name}")
+        return stat.S_ISREG(a.st_mode) and a.st_ino == b.st_ino
+    files = {os.fsdecode(name) for name, fact in facts(new).items() if stat.S_ISREG(fact[0])}
+    assert {name for name in files if name != "flat/more" and not linked(name)} == {"d1/f7", "d1/f8"}, text
+    assert not hidden(new) and "  Linked to files of --link-dest: " in text, text
+    # A copy without links gets them; nothing is left to do then.
+    run(make, 2, "sync", src, f"{at}/plain")
+    run(make, 3, "sync", "--link-dest", old, src, f"{at}/plain")
+    assert os.stat(f"{at}/plain/big").st_ino == os.stat(f"{old}/big").st_ino
+    text = run(make, 3, "sync", "--link-dest", old, src, f"{at}/plain")
+    assert "--link-dest: 0" in text and "  Files: 0" in text, text
+    alike(src, f"{at}/plain")
+
+
+def walked(paths):
+    """A list as dwalk --output writes it."""
+    width = -(-(max(map(len, paths)) + 1) // 8) * 8
+    numbers = lambda *all: b"".join(n.to_bytes(8, "big") for n in all)
+    names = numbers(4, 1, 8, 0, 0, len(paths), width) + b"root".ljust(8, b"\0") + numbers(0)
+    return names + b"".join(path.encode().ljust(width, b"\0") + numbers(*range(10)) for path in paths)
+
+
+def copies_what_a_list_names(make, at):
+    src = f"{at}/src"
+    tree(src, big=70)
+    wanted = ["big", "a/biglink", "d1/f3", "d2/link", "a/dangling", "a/fifo", "empty", "d9"] + [f"flat/x{f}" for f in range(600)]
+    write(f"{at}/plain", "".join(f"{name}\n" for name in wanted).encode())
+    subprocess.run(["rsync", "-aHAX", "--sparse", "--no-r", "--dirs", f"--files-from={at}/plain", f"{src}/", f"{at}/want/"], check=True)
+    shutil.copystat(src, f"{at}/want")
+    write(f"{at}/walked", walked([f"{src}/{name}" for name in wanted]))
+    write(f"{at}/nul", "".join(f"./{name}\0" for name in reversed(wanted)).encode())
+    for list, ranks in (("plain", 1), ("walked", 3), ("nul", 5)):
+        run(make, ranks, "dcp", "-p", "-i", f"{at}/{list}", src, f"{at}/{list}-got")
+        alike(f"{at}/want", f"{at}/{list}-got")
+    write(f"{at}/plain", b"d1/f3\nd1/none\na/dangling/x\n")
+    text = run(make, 2, "dcp", "--input", f"{at}/plain", src, f"{at}/some", code=1)
+    assert f"{src}/d1/none: " in text and f"{src}/a/dangling: " in text and os.path.exists(f"{at}/some/d1/f3"), text
+    write(f"{at}/plain", b"/etc/passwd\n")
+    text = run(make, 2, "dcp", "--input", f"{at}/plain", src, f"{at}/not", code=1)
+    assert f"haul-mpi dcp: {at}/plain: /etc/passwd: not below {src}" in text and not os.path.exists(f"{at}/not"), text
+
+
+def a_small_file_costs_few_calls(make, at):
+    """System calls don't depend on the machine. Those by which threads wait are left out, and the one by which a debug build checks descriptors."""
+    if not shutil.which("strace"):
+        return "strace is not installed"
+    src, dirs, files = f"{at}/src", 20, 2000
+    for d in range(dirs):
+        os.makedirs(f"{src}/{d}")
+        for f in range(files // dirs):
+            write(f"{src}/{d}/{f}", b"%d" % f * 2000)
+    # Without a launcher: MPI isn't started.
+    traced = subprocess.run(["strace", "-f", "-qq", "-c", "-o", f"{at}/calls", binary(make), "dcp", src, f"{at}/dst"], capture_output=True,
+                            text=True, timeout=60, check=False)
+    if traced.returncode != 0:
+        return f"strace can't trace here: {traced.stderr}"
+    alike(src, f"{at}/dst", times=False)
+    with open(f"{at}/calls") as lines:
+        rows = [line.split() for line in lines]
+    calls = {row[-1]: int(row[3]) for row in rows if len(row) > 4 and row[3].isdigit()}
+    each = sum(count for name, count in calls.items() if name not in ("futex", "epoll_wait", "sched_yield", "fcntl", "poll", "total")) / files
+    assert calls["lgetxattr"] < 10 * dirs, calls
+    assert each < 20, f"{each} calls for each file: {calls}"
+
+
 def one_file_and_several_sources(make, at):
     write(f"{at}/one", b"1")
     os.makedirs(f"{at}/two/x")
@@ -733,7 +810,8 @@ def wait(event, seconds=20):
     return False
 
 
-TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
+TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, links_to_an_earlier_copy, copies_what_a_list_names,
+         a_small_file_costs_few_calls, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,

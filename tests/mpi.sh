@@ -30,4 +30,15 @@ cargo fmt --manifest-path $crate/Cargo.toml --check
 cargo clippy --quiet --locked --manifest-path $crate/Cargo.toml --all-targets -- -D warnings
 cargo test --quiet --locked --manifest-path $crate/Cargo.toml
 if command -v cargo-deny >/dev/null; then cargo deny --manifest-path $crate/Cargo.toml --config deny.toml check licenses bans sources; fi
+# What is installed beside it.
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+make -s install-mpi DESTDIR="$root" PREFIX=/usr MPI_BIN="$CARGO_TARGET_DIR/haul-mpi.${built[0]}"
+for file in bin/haul-mpi share/man/man1/haul-mpi.1 share/man/man1/haul-mpi-sync.1 share/bash-completion/completions/haul-mpi \
+  share/zsh/site-functions/_haul-mpi share/fish/vendor_completions.d/haul-mpi.fish; do
+  [ -s "$root/usr/$file" ] || { echo "make install-mpi: no $file"; exit 1; }
+done
+bash -n "$root/usr/share/bash-completion/completions/haul-mpi"
+make -s uninstall DESTDIR="$root" PREFIX=/usr
+[ -z "$(find "$root/usr" -type f)" ] || { echo "make uninstall leaves $(find "$root/usr" -type f | head -3)"; exit 1; }
 python3 tests/mpi.py "$CARGO_TARGET_DIR" "${built[@]}"

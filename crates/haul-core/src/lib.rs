@@ -22,6 +22,7 @@ pub mod key;
 pub mod links;
 pub mod listing;
 mod md5;
+pub mod name_list;
 pub mod names;
 pub mod part;
 pub mod plan;

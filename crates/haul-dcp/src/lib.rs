@@ -2,7 +2,7 @@
 //! copy; the words are dcp's.
 
 use anyhow::Result;
-use haul_core::{text::nearest, units::size_decimal};
+use haul_core::{name_list, text::nearest, units::size_decimal};
 use haul_rsync::{Context, Reporting, Request, Stats};
 use haul_terminal::{
     one_line, print,
@@ -12,7 +12,7 @@ use jiff::Zoned;
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io::Read as _,
+    io::BufReader,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Component, PathBuf},
     time::Duration,
@@ -22,7 +22,13 @@ use std::{
 pub const OPTIONS: &[Entry] = &[
     option(Some('p'), "preserve", None, Here::Works, "keep permissions, owner, group, times and access control lists"),
     option(Some('S'), "sparse", None, Here::Works, "turn runs of zeros into holes"),
-    option(Some('i'), "input", Some("FILE"), Here::Works, "copy the names in this file: one a line, or dwalk's text"),
+    option(
+        Some('i'),
+        "input",
+        Some("FILE"),
+        Here::Works,
+        "copy the names in this file: dwalk's, one a line, or with NUL between them",
+    ),
     option(Some('L'), "dereference", None, Here::Works, "copy what symlinks point to"),
     option(Some('P'), "no-dereference", None, Here::Works, "copy symlinks as symlinks (the default)"),
     option(
@@ -303,43 +309,19 @@ fn is_link(path: &OsStr) -> bool {
 
 /// The names in a list, relative to `source`.
 fn names(list: &OsStr, source: &OsStr) -> Result<Vec<Vec<u8>>, String> {
-    let mut text = Vec::new();
-    let read = File::open(list).and_then(|mut file| file.read_to_end(&mut text));
-    read.map_err(|e| format!("{}: {e}", list.display()))?;
-    if text.contains(&0) {
-        return Err(format!("{}: not a list in text form: write it with dwalk --text", list.display()));
-    }
-    let source = source.as_bytes();
+    let failed = |why: String| format!("{}: {why}", list.display());
+    let file = File::open(list).map_err(|e| failed(e.to_string()))?;
+    // dwalk writes where files are, whatever was typed.
+    let (whole, real) = (std::path::absolute(source).ok(), std::fs::canonicalize(source).ok());
+    let mut folder = vec![source.as_bytes()];
+    folder.extend(whole.iter().chain(&real).map(|path| path.as_os_str().as_bytes()));
     let mut names = Vec::new();
-    for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
-        let path = listed_path(line);
-        let below = match path.strip_prefix(source) {
-            Some(b"") => continue,
-            Some([b'/', rest @ ..]) => rest,
-            _ if !path.starts_with(b"/") && !source.ends_with(path) => path,
-            _ => return Err(format!("{}: not below {}", String::from_utf8_lossy(path), source.escape_ascii())),
-        };
-        names.push(below.to_vec());
-    }
+    let read = name_list::read(BufReader::new(file), |path| {
+        names.extend(name_list::name_in(path, &folder)?);
+        Ok(())
+    });
+    read.map_err(failed)?;
     Ok(names)
-}
-
-/// The path in a line: the whole, or what follows mode, user, group, size, unit, month, day, year and time in dwalk's text.
-fn listed_path(line: &[u8]) -> &[u8] {
-    let mode = |word: &[u8]| {
-        word.len() == 10 && b"-dlpsbc".contains(&word[0]) && word[1..].iter().all(|b| b"-rwxsStT".contains(b))
-    };
-    let mut rest = line;
-    for field in 0..9 {
-        let end = rest.iter().position(|b| *b == b' ').unwrap_or(rest.len());
-        if field == 0 && !mode(&rest[..end]) {
-            return line;
-        }
-        let after = &rest[end..];
-        let blanks = after.iter().take_while(|b| **b == b' ').count();
-        rest = &after[blanks..];
-    }
-    if rest.is_empty() { line } else { rest }
 }
 
 /// A line of progress in dcp's words.
@@ -399,14 +381,6 @@ fn help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_may_be_of_names_or_of_dwalk() {
-        let line = b"-rw-r--r-- ann staff   1.000 KB Jan  2 2026 03:04 /src/a b";
-        assert_eq!(listed_path(line), b"/src/a b");
-        assert_eq!(listed_path(b"/src/a b"), b"/src/a b");
-        assert_eq!(listed_path(b"-odd name"), b"-odd name");
-    }
 
     #[test]
     fn what_is_wrong_is_named() {

@@ -70,11 +70,13 @@ fn ask_rights() -> Rights {
 pub(super) struct Keeper<'a> {
     pub keep: &'a Keep,
     pub rights: &'a Rights,
+    /// The permissions that the directory's default ACL gives to new files, where that was looked at: `Some(None)` without one.
+    pub default: Option<Option<u32>>,
 }
 
 /// The keeper of one item; `None` when nothing is to be kept.
 pub(super) fn keeper<'a>(local: &'a Local, spec: &'a WriteSpec) -> Option<Keeper<'a>> {
-    spec.keep.as_deref().map(|keep| Keeper { keep, rights: &local.rights })
+    spec.keep.as_deref().map(|keep| Keeper { keep, rights: &local.rights, default: None })
 }
 
 /// What is to have the attributes of what; and what the user gives besides.
@@ -111,6 +113,11 @@ fn owned(st: &Statx) -> Owned {
 /// What a new file of ours is before anything is set. The group may be that of the directory: no group, to be sure.
 fn fresh(mode: u32, rights: &Rights) -> Owned {
     Owned { mode: mode & !rights.umask, uid: our_uid(), gid: u32::MAX }
+}
+
+/// What a directory's default ACL gives to new files, if it has one.
+pub(super) fn default_permissions(dir: &Dir, name: &[u8]) -> Option<u32> {
+    At::name(dir, name).default_permissions()
 }
 
 impl Keeper<'_> {
@@ -163,11 +170,17 @@ impl Keeper<'_> {
         Times { mtime, atime: given.or(self.keep.atime.then(|| meta::atime(st))) }
     }
 
+    /// True where the permissions of new files depend on the directory's default ACL.
+    pub(super) fn goes_by_default(&self) -> bool {
+        !self.keep.private() && !self.keep.chmod.is_empty()
+    }
+
     /// What we may do to something in `dir`: a default ACL of the directory says which permissions new things have there,
     /// in place of the umask (acl(5)).
     fn rights_in(&self, (dir, name): (&Dir, &[u8]), new: bool) -> Cow<'_, Rights> {
-        let asks = new && !self.keep.private() && !self.keep.chmod.is_empty();
-        match asks.then(|| At::name(dir, name).default_permissions()).flatten() {
+        let asks = new && self.goes_by_default();
+        let ask = || self.default.unwrap_or_else(|| default_permissions(dir, name));
+        match asks.then(ask).flatten() {
             Some(permissions) => Cow::Owned(Rights { umask: !permissions & 0o777, ..self.rights.clone() }),
             None => Cow::Borrowed(self.rights),
         }
@@ -383,7 +396,7 @@ pub(super) fn special_as(local: &Local, item: &CopyItem, source: &At<'_>) -> Res
         _ => return Err(changed("copy", &item.from)),
     };
     let nothing = Keep::default();
-    let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
+    let keeper = Keeper { keep: item.spec.keep.as_deref().unwrap_or(&nothing), rights: &local.rights, default: None };
     let device = rustix::fs::makedev(st.stx_rdev_major, st.stx_rdev_minor);
     let mode = place::first_mode(keeper.keep.private());
     let suffix = Suffix::of("copy", &item.to, &item.spec)?;
@@ -490,7 +503,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: b
         return Err(changed(OP, &item.to));
     }
     let nothing = Keep::default();
-    let keeper = Keeper { keep: item.keep.as_deref().unwrap_or(&nothing), rights: &local.rights };
+    let keeper = Keeper { keep: item.keep.as_deref().unwrap_or(&nothing), rights: &local.rights, default: None };
     // A new directory has got the default ACL of the one that it is in.
     let inside = if meta::file_type(&st) == FileType::Directory { &name[..] } else { b"." };
     let rights = keeper.rights_in((&dir, inside), item.new);

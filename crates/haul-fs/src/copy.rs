@@ -50,6 +50,8 @@ struct Batch<'a> {
     full: bool,
     /// The directory of the last target, and when files there tell of errors.
     late: Option<(Dir, Tells)>,
+    /// The same, and what its default ACL gives to new files.
+    default: Option<(Dir, Option<u32>)>,
     /// Directories in which files appeared that are to be on the device before this batch is answered.
     settled: Vec<(Vec<u8>, Dir)>,
 }
@@ -64,7 +66,8 @@ pub(super) fn copy(
 ) -> Vec<Result<Stored>> {
     let bytes = Bytes::new(watch, abandoned);
     let settled = Vec::new();
-    let mut batch = Batch { local, from, munge, bytes, last: None, nameless: true, full: false, late: None, settled };
+    let (last, late, default) = Default::default();
+    let mut batch = Batch { local, from, munge, bytes, last, nameless: true, full: false, late, default, settled };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
     batch.sync_dirs(items, &mut answers);
     answers
@@ -236,6 +239,8 @@ impl Batch<'_> {
         let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
         match (attributes::keeper(self.local, spec), meta) {
             (Some(keeper), _) => {
+                let default = keeper.goes_by_default().then(|| self.default_of(&hidden.dir));
+                let keeper = attributes::Keeper { default, ..keeper };
                 let replaced = keeper.replaced(&hidden.dir, item.to.name());
                 stored.unkept =
                     keeper.new_file(item.into(), (source, before), (&hidden.dir, target), replaced.as_ref(), mtime)?;
@@ -261,6 +266,19 @@ impl Batch<'_> {
             .publish((OP, &item.to), place, || place::settle_hidden(OP, &item.to, hidden, spec, keep_mode))?;
         self.settled(item, &hidden.dir);
         Ok(stored)
+    }
+
+    /// What the default ACL of a directory gives to new files: asked once for those that follow each other, since on a network it is a
+    /// request.
+    fn default_of(&mut self, dir: &Dir) -> Option<u32> {
+        match &self.default {
+            Some((last, default)) if Dir::ptr_eq(last, dir) => *default,
+            _ => {
+                let default = attributes::default_permissions(dir, b".");
+                self.default = Some((dir.clone(), default));
+                default
+            }
+        }
     }
 
     fn tells(&mut self, dir: &Dir) -> Tells {

@@ -1,6 +1,9 @@
 //! What is typed: the options of dcp, dsync, dcmp and drm, and where things go. Only rank 0 looks at paths.
 
-use crate::work::{Job, Raw, Root, Verb};
+use crate::{
+    generate::Generate,
+    work::{Job, Raw, Root, Verb},
+};
 use clap::{Args, Parser, Subcommand};
 use std::{
     collections::HashMap,
@@ -14,15 +17,27 @@ use std::{
 #[command(name = "haul-mpi", version, max_term_width = 110, after_help = AFTER)]
 pub struct Typed {
     #[command(subcommand)]
-    command: Command,
+    pub command: Command,
+}
+
+/// What is asked for.
+#[derive(Subcommand, Debug)]
+#[allow(clippy::large_enum_variant)] // One a process.
+pub enum Command {
+    #[command(flatten)]
+    Job(Asked),
+    /// Write man pages and completion scripts
+    #[command(hide = true)]
+    Generate(Generate),
 }
 
 const AFTER: &str = "Start it as any MPI program: srun -n 16 haul-mpi dcp -p SRC DST, or mpirun -n 16 haul-mpi ....\n\
     A run that was ended is gone on with by typing the same again.\n\
     Exit codes: 0; 1 after an error, or where a check found differences; 20 when it was stopped by a signal. Those of sync are rsync's.";
 
+/// A job that is asked for.
 #[derive(Subcommand, Debug)]
-enum Command {
+pub enum Asked {
     /// Copy as dcp does: SRC goes into DEST where that is a directory, else it becomes DEST. What is there is copied again
     Dcp(Dcp),
     /// Make DST equal to SRC as dsync does: what is in SRC goes into DST
@@ -64,7 +79,7 @@ struct Copying {
     #[arg(short = 'S', long)]
     sparse: bool,
     /// Leave nothing of what passes in the page cache
-    #[arg(short = 's', long)]
+    #[arg(short = 's', long, alias = "synchronous")]
     direct: bool,
     /// Copy what symlinks point to
     #[arg(short = 'L', long, overrides_with = "no_dereference")]
@@ -72,21 +87,24 @@ struct Copying {
     /// Copy symlinks as symlinks (the default)
     #[arg(short = 'P', long)]
     no_dereference: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Dcp {
+    /// Keep permissions, owner, group, times of directories, ACLs and hard links
+    #[arg(short, long)]
+    preserve: bool,
+    /// Copy only the names in this file: dwalk's, one a line, or with NUL between them. Directories are copied without what is in them
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<OsString>,
+    #[command(flatten)]
+    copying: Copying,
     /// No effect: buffers are chosen
     #[arg(short = 'b', long, value_name = "SIZE")]
     bufsize: Option<String>,
     /// No effect: large files are divided by how much is left
     #[arg(short = 'k', long, value_name = "SIZE")]
     chunksize: Option<String>,
-}
-
-#[derive(Args, Debug)]
-struct Dcp {
-    /// Keep permissions, owner, group, times of directories, ACLs and hard links
-    #[arg(short, long)]
-    preserve: bool,
-    #[command(flatten)]
-    copying: Copying,
     #[command(flatten)]
     common: Common,
     /// SRC... DEST
@@ -95,7 +113,7 @@ struct Dcp {
 }
 
 #[derive(Args, Debug)]
-struct Sync {
+pub struct Sync {
     /// Delete what SRC hasn't, when all is copied and nothing went wrong
     #[arg(short = 'D', long)]
     delete: bool,
@@ -105,8 +123,20 @@ struct Sync {
     /// Change nothing, show what would be done
     #[arg(short = 'n', long)]
     dryrun: bool,
+    /// Make files hard links to those of DIR that have the same size, time, owner, permissions and all else that is kept
+    #[arg(long, value_name = "DIR")]
+    link_dest: Option<OsString>,
     #[command(flatten)]
     copying: Copying,
+    /// No effect: each file is done by itself, so that a run that was ended goes on
+    #[arg(short = 'b', long, value_name = "N")]
+    batch_files: Option<String>,
+    /// No effect: buffers are chosen
+    #[arg(long, value_name = "SIZE")]
+    bufsize: Option<String>,
+    /// No effect: large files are divided by how much is left
+    #[arg(long, value_name = "SIZE")]
+    chunksize: Option<String>,
     #[command(flatten)]
     common: Common,
     /// The source
@@ -116,10 +146,16 @@ struct Sync {
 }
 
 #[derive(Args, Debug)]
-struct Check {
+pub struct Check {
     /// Compare sizes and times alone
     #[arg(short, long)]
     lite: bool,
+    /// No effect: buffers are chosen
+    #[arg(long, value_name = "SIZE")]
+    bufsize: Option<String>,
+    /// No effect: large files are divided by how much is left
+    #[arg(long, value_name = "SIZE")]
+    chunksize: Option<String>,
     #[command(flatten)]
     common: Common,
     /// One side
@@ -129,10 +165,19 @@ struct Check {
 }
 
 #[derive(Args, Debug)]
-struct Delete {
+pub struct Delete {
     /// Delete nothing, show what would be
     #[arg(short = 'n', long)]
     dryrun: bool,
+    /// No effect: nothing is asked about files that go
+    #[arg(short, long)]
+    lite: bool,
+    /// No effect: nothing is asked about files that go
+    #[arg(long)]
+    stat: bool,
+    /// No effect: files go while the walk goes on in any case
+    #[arg(long)]
+    aggressive: bool,
     #[command(flatten)]
     common: Common,
     /// What is deleted
@@ -140,21 +185,21 @@ struct Delete {
     paths: Vec<OsString>,
 }
 
-impl Typed {
+impl Asked {
     /// The command.
     pub fn verb(&self) -> Verb {
-        match &self.command {
-            Command::Dcp(_) => Verb::Dcp,
-            Command::Sync(_) => Verb::Sync,
-            Command::Check(_) => Verb::Check,
-            Command::Delete(_) => Verb::Delete,
+        match self {
+            Asked::Dcp(_) => Verb::Dcp,
+            Asked::Sync(_) => Verb::Sync,
+            Asked::Check(_) => Verb::Check,
+            Asked::Delete(_) => Verb::Delete,
         }
     }
 
     /// The trees of a `dcp` as they were before DEST was there: an earlier run of the same command may have made it.
     pub fn before(&self) -> Option<Vec<Root>> {
-        match &self.command {
-            Command::Dcp(Dcp { paths, copying, .. }) if paths.len() == 2 => {
+        match self {
+            Asked::Dcp(Dcp { paths, copying, .. }) if paths.len() == 2 => {
                 nested(paths, copying.dereference, false).ok()
             }
             _ => None,
@@ -166,22 +211,28 @@ impl Typed {
     /// Errors: one line: paths that don't go together.
     pub fn job(self) -> Result<Job, String> {
         let verb = self.verb();
-        match self.command {
-            Command::Dcp(Dcp { preserve, copying, common, paths }) => {
+        match self {
+            Asked::Dcp(Dcp { preserve, input, copying, common, paths, .. }) => {
                 let roots = nested(&paths, copying.dereference, true)?;
                 let job = Job { preserve, ..base(verb, roots, common) };
+                let job = match input {
+                    Some(list) => listed(job, &list, &paths[0])?,
+                    None => job,
+                };
                 Ok(with(job, &copying))
             }
-            Command::Sync(Sync { delete, contents, dryrun, copying, common, src, dst }) => {
+            Asked::Sync(Sync { delete, contents, dryrun, link_dest, copying, common, src, dst, .. }) => {
                 let roots = vec![beside(&src, &dst, copying.dereference)?];
-                let job = Job { preserve: true, delete, contents, dry_run: dryrun, ..base(verb, roots, common) };
+                let link_dest = link_dest.map(|dir| link_folder(&dir, &absolute(&dst)?)).transpose()?;
+                let base = base(verb, roots, common);
+                let job = Job { preserve: true, delete, contents, link_dest, dry_run: dryrun, ..base };
                 Ok(with(job, &copying))
             }
-            Command::Check(Check { lite, common, src, dst }) => {
+            Asked::Check(Check { lite, common, src, dst, .. }) => {
                 let roots = vec![beside(&src, &dst, false)?];
                 Ok(Job { contents: !lite, ..base(verb, roots, common) })
             }
-            Command::Delete(Delete { dryrun, common, paths }) => {
+            Asked::Delete(Delete { dryrun, common, paths, .. }) => {
                 let mut roots = Vec::new();
                 for path in &paths {
                     let path = absolute(path)?;
@@ -218,6 +269,9 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
         follow: false,
         delete: false,
         contents: false,
+        input: None,
+        typed_src: None,
+        link_dest: None,
         dry_run: false,
         verbose: verbose && !quiet,
         quiet,
@@ -232,6 +286,20 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
 fn with(job: Job, copying: &Copying) -> Job {
     let Copying { xattrs, sparse, direct, dereference, .. } = copying;
     Job { xattrs: xattrs != "none", sparse: *sparse, direct: *direct, follow: *dereference, ..job }
+}
+
+/// A job that copies what a list names.
+fn listed(job: Job, list: &OsStr, typed: &OsStr) -> Result<Job, String> {
+    match &job.roots[..] {
+        [Root { one: None, .. }] => {}
+        [_] => return Err(format!("{}: --input takes names in a directory, and this is none", typed.display())),
+        _ => return Err("--input takes one SRC and a DEST".into()),
+    }
+    let typed = typed.as_bytes();
+    let bare = typed.iter().rposition(|b| *b != b'/').map_or(typed, |last| &typed[..=last]);
+    // By a dot nothing is named: names in it are what they are.
+    let typed_src = Some(bare).filter(|bare| *bare != b".").map(Raw::from);
+    Ok(Job { input: Some(raw(&absolute(list)?)), typed_src, ..job })
 }
 
 /// dcp's rule, which is cp's. Without `into`, as if DEST wasn't there.
@@ -284,6 +352,24 @@ fn pair(src: &Path, (above, name): (&Path, &OsStr), dst: &Path, follow: bool) ->
     let (to, to_name) = split(dst)?;
     let one = Some((key(src, name, follow), key_like(src, &to_name, follow)));
     Ok(Root { src: raw(above), dst: raw(&to), one })
+}
+
+/// The folder of `--link-dest`: one that is there, from which there can be hard links in the destination.
+fn link_folder(dir: &OsStr, dst: &Path) -> Result<Raw, String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = absolute(dir)?;
+    let device = |path: &Path| path.metadata().ok().map(|st| st.dev());
+    if !is_dir(&dir, true) {
+        return Err(format!("--link-dest {}: no such directory", dir.display()));
+    }
+    // The destination is made in the last of its folders that is there.
+    if dst.ancestors().find_map(device) != device(&dir) {
+        let (dir, dst) = (dir.display(), dst.display());
+        return Err(format!(
+            "Refused --link-dest {dir}: it is on another file system than {dst}, where files can't be hard links to it"
+        ));
+    }
+    Ok(raw(&dir))
 }
 
 fn split(path: &Path) -> Result<(PathBuf, OsString), String> {
@@ -375,6 +461,23 @@ mod tests {
             refused(["dcp", "src/data", "other"]).is_some_and(|line| line.ends_with(same)),
             "it goes to where it is"
         );
+        let linked = |dir: &str, dst: &str| {
+            let (dir, src, dst) = (at(dir), at("src"), at(dst));
+            typed(&["sync", "--link-dest", &dir, &src, &dst]).and_then(|job| crate::overlap::check(&job)).err()
+        };
+        assert_eq!(linked("none", "new"), Some(format!("--link-dest {}: no such directory", at("none"))));
+        std::fs::create_dir_all(dir.join("old/part")).unwrap();
+        for other in ["old", "old/part"] {
+            let line = format!("Refused --link-dest {}: it is in the destination", at(other));
+            assert_eq!(linked(other, "old"), Some(line));
+        }
+        assert_eq!(linked("old", "old/part/new"), None);
+        assert_eq!(linked("old", "new"), None);
+        if std::path::Path::new("/proc/self").exists() {
+            let (src, dst) = (at("src"), at("new"));
+            let line = typed(&["sync", "--link-dest", "/proc", &src, &dst]).unwrap_err();
+            assert!(line.starts_with("Refused --link-dest /proc: it is on another file system than "), "{line}");
+        }
         for words in
             [["sync", "src", "new"], ["sync", "src", "src2"], ["dcp", "link", "src/new"], ["check", "src/data", "src"]]
         {
@@ -383,7 +486,10 @@ mod tests {
     }
 
     fn typed(words: &[&str]) -> Result<Job, String> {
-        Typed::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string())?.job()
+        match Typed::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string())?.command {
+            Command::Job(asked) => asked.job(),
+            Command::Generate(_) => panic!("no job"),
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! its files and its directories are.
 
 use crate::{
+    input::Names,
     large::{Large, Larges},
     links::Links,
     queue::Stack,
     tree::{Node, Tree},
-    work::{Began, Done, Found, Item, Job, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
+    work::{Began, Done, Found, Item, Job, Only, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -55,6 +56,8 @@ pub enum Note {
 /// Everything that is known of a job under way.
 pub struct Coordinator {
     job: Arc<Job>,
+    /// Nothing else is copied.
+    names: Option<Names>,
     tree: Tree,
     dirs: Stack,
     files: Stack,
@@ -107,8 +110,8 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Of a job for so many slots in all; `left` is what an earlier run left of large files.
-    pub fn new(job: Arc<Job>, slots: usize, left: crate::journal::Rest) -> Coordinator {
+    /// Of a job for so many slots in all; `left` is what an earlier run left of large files, `names` what alone is copied.
+    pub fn new(job: Arc<Job>, slots: usize, left: crate::journal::Rest, names: Option<Names>) -> Coordinator {
         let mut this = Coordinator {
             tree: Tree::default(),
             dirs: Stack::default(),
@@ -141,6 +144,7 @@ impl Coordinator {
             problems: Vec::new(),
             notes: Vec::new(),
             broken: None,
+            names,
             job,
         };
         this.begin();
@@ -162,10 +166,13 @@ impl Coordinator {
                     Work::Remove { root, node, key }
                 }
                 // One file is looked at as its directory would be, between its own key and the next.
-                (_, true) => Work::Dir { root, node: self.tree.virtual_node(root), key, fresh: false, after: None },
+                (_, true) => {
+                    Work::Dir { root, node: self.tree.virtual_node(root), key, fresh: false, after: None, only: None }
+                }
                 (_, false) => {
                     let node = self.tree.add(Node::growing(None, root, key.clone(), false));
-                    Work::Dir { root, node, key, fresh: false, after: None }
+                    let only = self.only(root, node, &key, false);
+                    Work::Dir { root, node, key, fresh: false, after: None, only }
                 }
             };
             self.again.push_back(work);
@@ -208,9 +215,17 @@ impl Coordinator {
             Said::Found(lease, mut found) => {
                 let Some(held) = self.leases.get_mut(&lease).filter(|held| held.rank == rank) else { return };
                 let (root, node) = match &mut held.work {
-                    Work::Dir { root, node, after, .. } => {
+                    Work::Dir { root, node, after, only, .. } => {
                         if let Some(last) = &found.last {
                             *after = Some(last.clone());
+                            only.iter_mut().for_each(|only| only.names.retain(|name| name > last));
+                            held.own = std::mem::take(&mut found.own);
+                        }
+                        (*root, *node)
+                    }
+                    Work::Named { root, node, names, .. } => {
+                        if let Some(last) = &found.last {
+                            names.retain(|name| name > last);
                             held.own = std::mem::take(&mut found.own);
                         }
                         (*root, *node)
@@ -265,7 +280,7 @@ impl Coordinator {
             self.tree.wait(node);
             let work = match self.tree.is_going(node) {
                 true => Work::Remove { root, node, key },
-                false => Work::Dir { root, node, key, fresh, after: None },
+                false => Work::Dir { root, node, key, fresh, after: None, only: None },
             };
             self.push(work);
         }
@@ -376,7 +391,10 @@ impl Coordinator {
                         (Began::Found(_), Some(left)) => self.larges.found(id, left.pieces),
                         _ => {}
                     }
-                    self.larges.began(id, began);
+                    match began {
+                        Began::Linked => self.large_ended(id, true),
+                        began => self.larges.began(id, began),
+                    }
                 }
                 None => self.large_ended(id, false),
             },
@@ -389,7 +407,10 @@ impl Coordinator {
                 }
             }
             Work::Publish { id, .. } if failed => self.larges.discard(id),
-            Work::Publish { id, .. } => self.large_ended(id, true),
+            Work::Publish { id, .. } => {
+                self.totals.files += 1;
+                self.large_ended(id, true);
+            }
             Work::Discard { id, root, key, .. } => {
                 if !failed {
                     self.notes.push(Note::Ended(root, key));
@@ -403,7 +424,7 @@ impl Coordinator {
                     self.complete(node);
                 }
             }
-            Work::Delete { node, .. } => self.complete(node),
+            Work::Delete { node, .. } | Work::Named { node, .. } => self.complete(node),
         }
     }
 
@@ -418,8 +439,6 @@ impl Coordinator {
             if differs {
                 self.lines.push(format!("differs: {}", String::from_utf8_lossy(&item.key)));
             }
-        } else if arrived {
-            self.totals.files += 1;
         }
         self.settle_name(root, item, arrived);
         self.complete(node);
@@ -472,7 +491,7 @@ impl Coordinator {
         }
         let mut disturb = |root, key: &[u8]| _ = self.disturbed_dirs.insert((root, Raw::from(above(key))));
         match late.work {
-            Work::Dir { root, key, .. } => {
+            Work::Dir { root, key, .. } | Work::Named { root, key, .. } => {
                 disturb(root, &key);
                 self.disturbed_dirs.insert((root, key));
             }
@@ -626,9 +645,10 @@ impl Coordinator {
     /// A directory that is leased gets its own place in the tree; until then it is only its parent's.
     fn open(&mut self, work: Work) -> Work {
         match work {
-            Work::Dir { root, node, key, fresh, after } => {
+            Work::Dir { root, node, key, fresh, after, .. } => {
                 let node = self.tree.add(Node::growing(Some(node), root, key.clone(), fresh));
-                Work::Dir { root, node, key, fresh, after }
+                let only = self.only(root, node, &key, fresh);
+                Work::Dir { root, node, key, fresh, after, only }
             }
             Work::Remove { root, node, key } => {
                 let node = self.tree.add(Node::going(Some(node), root, key.clone()));
@@ -636,6 +656,20 @@ impl Coordinator {
             }
             work => work,
         }
+    }
+
+    /// What is to be looked at in a directory, if a list says it: the first names go with the directory, more of them are work for all.
+    fn only(&mut self, root: u16, node: u32, key: &Raw, fresh: bool) -> Option<Only> {
+        let names = self.names.as_ref()?.in_dir(key);
+        let mut chunks = names.chunks(NAMES_AT_ONCE).map(<[Raw]>::to_vec);
+        let first = chunks.next().unwrap_or_default();
+        let rest: Vec<Vec<Raw>> = chunks.collect();
+        let more = !rest.is_empty();
+        for names in rest {
+            self.tree.wait(node);
+            self.push(Work::Named { root, node, key: key.clone(), fresh, names });
+        }
+        Some(Only { names: first, more })
     }
 
     /// Leases of a rank that hang in a file system, and whether it has begun them: they are given to others.
@@ -703,7 +737,7 @@ impl Coordinator {
 
     fn give_again(&mut self, held: Lease) {
         // What it told of before is told, but nobody has seen to its own files.
-        if let Work::Dir { root, node, .. } = held.work
+        if let Work::Dir { root, node, .. } | Work::Named { root, node, .. } = held.work
             && !held.own.is_empty()
         {
             self.tree.wait(node);

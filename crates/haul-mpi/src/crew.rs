@@ -77,9 +77,12 @@ fn hand(shared: &Arc<Shared>, waiting: &Mutex<Receiver<(Held, Work)>>, runtime: 
 
 async fn one(shared: &Held, work: Work) -> Done {
     match work {
-        Work::Dir { root, key, fresh, after, .. } => {
+        Work::Dir { root, key, fresh, after, only, .. } => {
             let after = after.map(|after| Key::new(&after));
-            dirs::look(shared, root, &Key::new(&key), fresh, after).await
+            dirs::look(shared, root, &Key::new(&key), fresh, after, only).await
+        }
+        Work::Named { root, key, fresh, names, .. } => {
+            dirs::look_at(shared, root, &Key::new(&key), fresh, &names).await
         }
         Work::Files { root, items, .. } => files::deal(shared, root, &items).await,
         Work::Links { root, names } => files::link(shared, root, &names).await,

@@ -5,7 +5,7 @@ use crate::{
     files,
     large::LARGE,
     shared::{Held, Sides},
-    work::{Done, Found, Item, Raw, Said, Task, Verb},
+    work::{Done, Found, Item, Only, Raw, Said, Task, Totals, Verb},
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use haul_core::{
@@ -13,7 +13,7 @@ use haul_core::{
     join::{Join, Pair},
     listing::Side,
 };
-use haul_store::{AttributesBatch, AttributesItem, ListRequest};
+use haul_store::{AttributesBatch, AttributesItem, ListRequest, Store};
 use std::{collections::HashSet, mem};
 
 /// Files and bytes of one lease: some milliseconds' work, and few enough that a directory of a million is shared by all.
@@ -35,12 +35,12 @@ struct Look<'a> {
     done: Done,
 }
 
-/// Looks at a directory.
-pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Option<Key>) -> Done {
+/// Looks at a directory, or at some names in it.
+pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Option<Key>, only: Option<Only>) -> Done {
     let sides = &shared.sides[usize::from(root)];
     let (done, found) = (Done::default(), Found::default());
     let fresh = fresh || (key.is_root() && shared.job.dry_run && is_missing(sides).await);
-    let told = after.is_some();
+    let told = after.is_some() || only.as_ref().is_some_and(|only| only.more);
     let mut look = Look { shared, sides, root, fresh, found, bytes: 0, told, done };
     if sides.one.is_some() {
         if !told {
@@ -52,8 +52,30 @@ pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Optio
         look.done.problems.push(shared.problem(root, key.as_bytes(), &error));
         return look.done;
     }
-    look.walk(key, after).await;
+    match only {
+        Some(Only { names, .. }) => look.named(&names).await,
+        None => look.walk(key, after).await,
+    }
     look.end(key).await
+}
+
+/// Looks at more names of a directory.
+pub async fn look_at(shared: &Held, root: u16, key: &Key, fresh: bool, names: &[Raw]) -> Done {
+    let only = Only { names: names.to_vec(), more: true };
+    let done = look(shared, root, key, fresh, None, Some(only)).await;
+    // Who has the first names counts it.
+    Done { totals: Totals { dirs: 0, ..done.totals }, ..done }
+}
+
+/// What the source has under a name of a list, whatever it is; with a slash at its end, a directory.
+async fn named(src: &dyn Store, name: &[u8], follow: bool) -> haul_core::Result<Entry> {
+    match src.stat(&Key::new(name)).await {
+        Ok(entry) if entry.kind == Kind::Special && !follow => src.stat(&Key::symlink(name)).await.or(Ok(entry)),
+        Err(error) if error.kind() == ErrorKind::NotFound && !name.ends_with(b"/") => {
+            src.stat(&Key::new(name).with_suffix("/")).await.or(Err(error))
+        }
+        answer => answer,
+    }
 }
 
 /// Nobody makes the destination's folder where nothing is changed.
@@ -143,9 +165,29 @@ impl Look<'_> {
                 // It isn't known whether the source has it, so it stays.
                 Some(Pair::DstUnknown(_)) => {}
             }
-            if self.found.files.len() >= FILES || self.bytes >= BYTES || self.names() >= NAMES {
-                self.tell();
+            self.tell_if_much();
+        }
+    }
+
+    /// Names of a list.
+    async fn named(&mut self, names: &[Raw]) {
+        for name in names {
+            if !self.shared.is_trusted() {
+                self.done.undone = true;
+                return;
             }
+            self.shared.pulse.step();
+            match named(&*self.sides.src, name, self.shared.job.follow).await {
+                Ok(src) => {
+                    // Of files it matters where an earlier run may have brought them.
+                    let asks = !self.fresh && (src.is_dir() || self.shared.job.resuming);
+                    let dst = if asks { self.sides.dst.stat(&src.key).await.ok() } else { None };
+                    self.pair(src, dst);
+                }
+                Err(error) => self.done.problems.push(self.shared.problem(self.root, name, &error)),
+            }
+            self.found.last = Some(name.clone());
+            self.tell_if_much();
         }
     }
 
@@ -216,11 +258,7 @@ impl Look<'_> {
             self.in_check(true, &src.key);
             return (job.verb != Verb::Check).then_some(Task::Copy);
         };
-        let window = self.sides.dst.caps().mtime.map_or(1, |precision| precision.as_nanos());
-        let close = match (src.mtime, dst.mtime) {
-            (Some(a), Some(b)) => a.distance(b) < window.max(1),
-            _ => false,
-        };
+        let close = self.sides.is_one_time(src.mtime, dst.mtime);
         let alike = src.kind == dst.kind && src.size == dst.size;
         let alike = alike && (src.kind != Kind::Special || is_one_special(src, dst));
         if job.verb == Verb::Check {
@@ -248,7 +286,9 @@ impl Look<'_> {
             return Some(Task::Compare);
         }
         let several = src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
-        if self.differ(src, dst) || several {
+        // Also what is the same may become a link to what another folder has.
+        let may_be_link = self.sides.link_dest.is_some() && src.kind == Kind::File;
+        if self.differ(src, dst) || several || may_be_link {
             return Some(Task::Attributes);
         }
         self.done.totals.same += 1;
@@ -274,6 +314,12 @@ impl Look<'_> {
             }
             Verb::Sync if self.shared.job.delete => self.found.extra.push(Raw::from(dst.key.as_bytes())),
             _ => {}
+        }
+    }
+
+    fn tell_if_much(&mut self) {
+        if self.found.files.len() >= FILES || self.bytes >= BYTES || self.names() >= NAMES {
+            self.tell();
         }
     }
 
@@ -390,7 +436,7 @@ mod tests {
 
     async fn looked(job: Job) -> (Done, Vec<Found>) {
         let (shared, said) = rank(job).await;
-        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None).await;
+        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None, None).await;
         let told = said.try_iter().map(|said| match said {
             Said::Found(7, found) => found,
             other => panic!("{other:?}"),
@@ -437,13 +483,45 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn names_of_a_list_are_all_that_is_dealt_with() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        ["a", "b", "c"].iter().for_each(|name| write(&src, name));
+        std::fs::create_dir_all(src.join("dir/below")).unwrap();
+        std::os::unix::fs::symlink("dir", src.join("link")).unwrap();
+        let (shared, said) = rank(job(Verb::Dcp, &src, &dst)).await;
+        let look = async |names: &[&str], more| {
+            let names = names.iter().map(|name| Raw::from(*name)).collect();
+            let held = Held::new(&shared, 7);
+            let done = look(&held, 0, &Key::new(""), false, None, Some(Only { names, more })).await;
+            (done, said.try_iter().collect::<Vec<_>>())
+        };
+        let (done, told) = look(&["a", "dir", "link"], false).await;
+        let [Said::Found(7, found)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(
+            (found.dirs.clone(), found.last.clone()),
+            (vec![(Raw::from("dir/"), true)], Some(Raw::from("link")))
+        );
+        assert_eq!((done.totals.files, done.totals.links, done.problems), (1, 1, vec![]));
+        assert!(dst.join("a").exists() && dst.join("link").is_symlink() && !dst.join("b").exists());
+        // What isn't there, and what can't hold anything, is an error.
+        let (done, _) = look(&["gone", "link/"], false).await;
+        let lines: Vec<&str> = done.problems.iter().map(|problem| &problem.line[..]).collect();
+        let at = |name: &str| src.join(name).display().to_string();
+        assert!(lines[0].starts_with(&format!("{}: ", at("gone"))) && done.problems[0].vanished, "{lines:?}");
+        assert_eq!(lines[1..], [format!("{}: is not a directory", at("link"))]);
+        // A directory that others work in isn't finished here.
+        assert!(look(&["b"], false).await.0.finished && !look(&["c"], true).await.0.finished);
+    }
+
+    #[tokio::test]
     async fn a_dry_run_shows_what_would_go_to_a_folder_that_is_not_there_yet() {
         let temp = tempfile::tempdir().unwrap();
         let (src, _) = folders(&temp);
         write(&src, "file");
         let (dst, path) = (temp.path().join("new/deep"), src.join("file").display().to_string());
         let (shared, _said) = rank(Job { dry_run: true, ..job(Verb::Sync, &src, &dst) }).await;
-        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None).await;
+        let done = look(&Held::new(&shared, 7), 0, &Key::new(""), false, None, None).await;
         assert_eq!((done.lines, done.problems), (vec![format!("would be copied: {path}")], vec![]));
         assert!(!temp.path().join("new").exists());
     }

@@ -1,7 +1,7 @@
 //! Deals with files of one lease: copies them in a batch of the store's, sets attributes of those that are there, compares, links.
 
 use crate::{
-    pieces,
+    link_dest, pieces,
     shared::{Held, Shared, Sides},
     work::{Done, Item, Raw, Task, Verb},
 };
@@ -49,7 +49,11 @@ pub async fn deal(shared: &Held, root: u16, items: &[Item]) -> Done {
             },
         }
     }
+    if link_dest::link(shared, (root, sides), &mut copy, &mut touch, &mut done).await.is_err() {
+        return Done { undone: true, ..Done::default() };
+    }
     if shared.job.dry_run {
+        done.totals.same += touch.len() as u64;
         for (_, item) in &copy {
             done.lines.push(format!("would be copied: {}", shared.path(root, &item.key)));
             count(item, &mut done);

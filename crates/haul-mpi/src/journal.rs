@@ -32,7 +32,7 @@ pub type Rest = HashMap<(u16, u64), Left>;
 
 /// Where the journal of a job is.
 fn path(job: &Job, state: &Path) -> Result<PathBuf, String> {
-    let what = serde_json::to_vec(&(job.verb, &job.roots, job.preserve, job.delete, job.contents));
+    let what = serde_json::to_vec(&(job.verb, &job.roots, job.preserve, job.delete, job.contents, &job.input));
     let hashes = hash_bytes(&[Algo::Blake3], &what.map_err(|e| e.to_string())?);
     let hash = hashes.get(Algo::Blake3).unwrap_or_default();
     Ok(state.join(format!("{}.mpi", to_hex(&hash[..hash.len().min(16)]))))

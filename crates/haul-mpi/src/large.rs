@@ -147,6 +147,8 @@ impl Larges {
                 return;
             }
             Began::Anew(token) | Began::Found(token) => large.token = Some(token),
+            // It is whole under its own name.
+            Began::Linked => return,
         }
         self.active.insert((size, id));
     }

@@ -1,9 +1,10 @@
 //! Rank 0: starts the job, coordinates it, shows how it goes, and works too.
 
 use crate::{
-    args::Typed,
+    args::Asked,
     coordinator::{Coordinator, Note},
     crew::Crew,
+    input::Names,
     journal::{self, Journal},
     node, overlap,
     rank::{BEAT, LOOP, SAID, SHORTEST, STOP},
@@ -47,16 +48,20 @@ pub struct Ended {
 }
 
 /// Runs a job; gives the exit code.
-pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> Ended {
-    let verb = typed.verb();
-    let before = typed.before();
+pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> Ended {
+    let verb = asked.verb();
+    let before = asked.before();
     let mut peers = vec![Peer::new(); wire.size()];
     let refuse = |wire: &mut Wire, peers: &mut [Peer], line: &str| {
         error(verb, line);
         end(wire, peers, 1, Duration::from_secs(10))
     };
-    let mut job = match typed.job().and_then(|job| overlap::check(&job).map(|()| job)) {
+    let mut job = match asked.job().and_then(|job| overlap::check(&job).map(|()| job)) {
         Ok(job) => job,
+        Err(line) => return refuse(wire, &mut peers, &line),
+    };
+    let names = match Names::of(&job) {
+        Ok(names) => names,
         Err(line) => return refuse(wire, &mut peers, &line),
     };
     let mut kept = None;
@@ -116,7 +121,7 @@ pub fn run(typed: Typed, wire: &mut Wire, share: node::Share, runtime: &tokio::r
     }
     let all = peers.iter().map(|peer| peer.slots).sum();
     let mut lead = Lead {
-        state: Coordinator::new(job.clone(), all, left),
+        state: Coordinator::new(job.clone(), all, left, names),
         peers,
         crew: Some(crew),
         journal: kept,

@@ -1,4 +1,5 @@
-//! `haul-mpi`: dcp, dsync, dcmp and drm over many nodes. MPI starts the ranks and carries words between them; the bytes go through
+//! `haul-mpi`: dcp, dsync, dcmp and drm over many nodes. MPI starts the ranks and carries words between them (one that is alone
+//! needs none); the bytes go through
 //! haul's store for file systems, of which each rank has its own. Rank 0 gives out the work (`coordinator`), and takes part.
 
 mod args;
@@ -6,16 +7,20 @@ mod coordinator;
 mod crew;
 mod dirs;
 mod files;
+mod generate;
 mod guard;
+mod input;
 mod journal;
 mod large;
 mod lead;
+mod link_dest;
 mod links;
 mod node;
 mod overlap;
 mod pieces;
 mod queue;
 mod rank;
+mod refused;
 mod remove;
 mod shared;
 mod show;
@@ -40,23 +45,41 @@ fn main() -> ExitCode {
     let typed = match args::Typed::try_parse() {
         Ok(typed) => typed,
         Err(error) => {
-            if node::speaks(env) {
-                let _ = error.print();
+            let command = std::env::args_os().nth(1).unwrap_or_default();
+            match refused::line(&command.to_string_lossy(), &error) {
+                _ if !node::speaks(env) => {}
+                Some(line) => eprintln!("{line}"),
+                None => _ = error.print(),
             }
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
+    let asked = match typed.command {
+        args::Command::Job(asked) => asked,
+        args::Command::Generate(generate) => {
+            return generate.run().map_or_else(
+                |line| {
+                    eprintln!("haul-mpi generate: {line}");
+                    ExitCode::FAILURE
+                },
+                |()| ExitCode::SUCCESS,
+            );
+        }
+    };
+    let alone = node::is_alone(env, std::env::vars_os().map(|(name, _)| name));
     let line = format!("MPI has not brought all ranks together within {} seconds", TOGETHER.as_secs());
     let together = guard::arm(TOGETHER, 1, Some(line));
     // The main thread alone uses MPI; more isn't asked for, since not every MPI has it.
-    let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
+    let universe = if alone { None } else { mpi::initialize_with_threading(Threading::Funneled) };
+    if universe.is_none() && !alone {
         eprintln!("haul-mpi: MPI can't be started");
         return ExitCode::FAILURE;
-    };
-    let world = universe.world();
-    if let Some(line) = node::one_of_many(env, world.size() as usize) {
+    }
+    let world = || universe.as_ref().map(|(universe, _)| universe.world());
+    let mut wire = wire::Wire::new(world());
+    if let Some(line) = node::one_of_many(env, wire.size()) {
         if node::speaks(env) {
-            eprintln!("haul-mpi {}: {line}", typed.verb().name());
+            eprintln!("haul-mpi {}: {line}", asked.verb().name());
         }
         return ExitCode::FAILURE;
     }
@@ -64,22 +87,22 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("haul-mpi: threads can't be started: {error}");
-            world.abort(1);
+            world().inspect(|world| world.abort(1));
+            return ExitCode::FAILURE;
         }
     };
     rank::watch_signals(&runtime);
-    let share = node::share(&world);
+    let share = node::share(world().as_ref());
     drop(together);
-    let mut wire = wire::Wire::new(universe.world());
     if wire.rank() > 0 {
         return ExitCode::from(rank::run(&mut wire, share, &runtime));
     }
-    let ended = lead::run(typed, &mut wire, share, &runtime);
+    let ended = lead::run(asked, &mut wire, share, &runtime);
     // The end of MPI waits for all ranks, and so may MPI_Abort.
     guard::arm(END, ended.code, None).for_good();
     if !ended.together {
         // Who is lost would be waited for at the end of MPI.
-        world.abort(i32::from(ended.code));
+        world().inspect(|world| world.abort(i32::from(ended.code)));
     }
     ExitCode::from(ended.code)
 }

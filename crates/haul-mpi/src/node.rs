@@ -19,6 +19,9 @@ const LAUNCHERS: [(&str, &str); 4] = [
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
 ];
 
+/// Beginnings of variables by which libraries of MPI find the other tasks.
+const TRACES: [&str; 8] = ["PMI", "OMPI_", "MV2_COMM_", "PRTE_", "PALS_", "ALPS_", "FLUX_", "JSM_"];
+
 /// Threads that a file system of a network is worth, and at most so many of a local disk (`haul_store::disk::at_once`).
 const MOST: usize = 32;
 
@@ -34,6 +37,20 @@ pub fn one_of_many(env: impl Fn(&str) -> Option<OsString>, size: usize) -> Optio
     })
 }
 
+/// True for a task that has no others: a launcher says so, or nothing is there by which MPI could find any. It needs no MPI, of which
+/// the start alone takes a third of a second. `all`: the names of all variables.
+pub fn is_alone(env: impl Fn(&str) -> Option<OsString>, mut all: impl Iterator<Item = OsString>) -> bool {
+    let size = |name: &str| env(name).map(|value| value.to_str().and_then(|text| text.parse::<usize>().ok()));
+    let sizes: Vec<(&str, Option<usize>)> =
+        LAUNCHERS.iter().filter_map(|(name, _)| Some((*name, size(name)?))).collect();
+    if sizes.iter().any(|(_, size)| *size != Some(1)) {
+        return false;
+    }
+    // Slurm counts its own tasks, and a launcher of MPI's may have started more below one of them.
+    let by_mpi = sizes.iter().any(|(name, _)| !name.starts_with("SLURM_"));
+    by_mpi || all.all(|name| !TRACES.iter().any(|trace| name.as_encoded_bytes().starts_with(trace.as_bytes())))
+}
+
 /// True for the process that speaks, as far as a launcher tells before MPI is asked.
 pub fn speaks(env: impl Fn(&str) -> Option<OsString>) -> bool {
     let rank = LAUNCHERS.iter().find_map(|(_, rank)| env(rank));
@@ -47,13 +64,16 @@ pub struct Share {
     cores: usize,
 }
 
-/// Asks the tasks of this node. All ranks ask together, before they know anything of each other.
-pub fn share(world: &SimpleCommunicator) -> Share {
-    let node = world.split_shared(world.rank());
-    let tasks = node.size().max(1) as usize;
+/// Asks the tasks of this node, if this one has others. All ranks ask together, before they know anything of each other.
+pub fn share(world: Option<&SimpleCommunicator>) -> Share {
     let mine = cores();
-    let mut all = vec![0u64; mine.len() * tasks];
-    node.all_gather_into(&mine[..], &mut all[..]);
+    let (mut tasks, mut all) = (1, mine.to_vec());
+    if let Some(world) = world {
+        let node = world.split_shared(world.rank());
+        tasks = node.size().max(1) as usize;
+        all = vec![0u64; mine.len() * tasks];
+        node.all_gather_into(&mine[..], &mut all[..]);
+    }
     // Tasks that are bound to cores of their own have all of them together.
     let union = (0..mine.len()).map(|word| {
         let words = all.iter().skip(word).step_by(mine.len());
@@ -121,6 +141,7 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
     for root in &job.roots {
         made.proof.sources.push(pin(root, job.follow).await?);
     }
+    made.proof.link_dest = link_dest_pin(job).await?;
     if !changes || job.verb == crate::work::Verb::Delete {
         made.proof.targets = targets(job).await;
         return Ok(made);
@@ -171,11 +192,18 @@ async fn targets(job: &Job) -> Vec<Option<(u64, String)>> {
 /// Errors: one line.
 pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let other = |path: &[u8]| {
+        let path = String::from_utf8_lossy(path);
+        Err(format!("Refused to start: {path} on {host} is another directory than on the first node"))
+    };
+    let here = |line: String| format!("{line} (on {host})");
     for (root, want) in job.roots.iter().zip(&proof.sources) {
-        if pin(root, job.follow).await.map_err(|e| format!("{e} (on {host})"))? != *want {
-            let path = String::from_utf8_lossy(&root.src).into_owned();
-            return Err(format!("Refused to start: {path} on {host} is another directory than on the first node"));
+        if pin(root, job.follow).await.map_err(here)? != *want {
+            return other(&root.src);
         }
+    }
+    if link_dest_pin(job).await.map_err(here)? != proof.link_dest {
+        return other(job.link_dest.as_ref().map_or(&[][..], |dir| dir));
     }
     // The first is proved by more, where something is written.
     for (root, want) in job.roots.iter().zip(&proof.targets).skip(usize::from(proof.nonce.is_some())) {
@@ -202,6 +230,13 @@ fn not_shared(dir: &str, host: &str) -> String {
 async fn pin(root: &Root, follow: bool) -> Result<(u64, String), String> {
     let key = root.one.as_ref().map_or_else(|| Key::new(""), |(from, _)| Key::new(from));
     folder_pin(&root.src, follow, &key).await
+}
+
+async fn link_dest_pin(job: &Job) -> Result<Option<(u64, String)>, String> {
+    match &job.link_dest {
+        Some(dir) => folder_pin(dir, false, &Key::new("")).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 async fn folder_pin(folder: &Raw, follow: bool, key: &Key) -> Result<(u64, String), String> {
@@ -233,6 +268,27 @@ mod tests {
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
         std::fs::create_dir(&dst).unwrap();
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
+    }
+
+    #[test]
+    fn who_has_no_others_needs_no_mpi() {
+        let alone = |vars: &'static [(&str, &str)]| {
+            let env = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into());
+            is_alone(env, vars.iter().map(|(name, _)| name.into()))
+        };
+        assert!(alone(&[]) && alone(&[("SLURM_NTASKS", "4"), ("HOME", "/home/ann")]), "a shell, a batch script");
+        assert!(alone(&[("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")]) && alone(&[("PMI_SIZE", "1")]));
+        assert!(alone(&[("SLURM_STEP_NUM_TASKS", "1")]), "srun -n 1");
+        for others in [
+            &[("OMPI_COMM_WORLD_SIZE", "2")][..],
+            &[("SLURM_STEP_NUM_TASKS", "1"), ("PMI_SIZE", "4")],
+            &[("SLURM_STEP_NUM_TASKS", "4"), ("PMI_SIZE", "1")],
+            &[("SLURM_STEP_NUM_TASKS", "1"), ("PMIX_RANK", "0")],
+            &[("PALS_RANKID", "0")],
+            &[("PMI_SIZE", "?")],
+        ] {
+            assert!(!alone(others), "{others:?}");
+        }
     }
 
     #[test]

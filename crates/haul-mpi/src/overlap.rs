@@ -30,6 +30,14 @@ pub fn check(job: &Job) -> Result<(), String> {
             }
         }
     }
+    if let (Some(other), [Root { dst, one: None, .. }]) = (&job.link_dest, &job.roots[..]) {
+        let shown = String::from_utf8_lossy(other);
+        for (place, dst) in places(other, dst, false)? {
+            if place.starts_with(&dst) {
+                return Err(format!("Refused --link-dest {shown}: it is in the destination"));
+            }
+        }
+    }
     Ok(())
 }
 

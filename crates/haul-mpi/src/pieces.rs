@@ -58,26 +58,31 @@ async fn resume(sides: &Sides, to: &Key, token: &[u8], spec: WriteSpec) -> Resul
 
 /// Begins a file, or finds what an earlier run left of it.
 pub async fn begin(shared: &Held, root: u16, item: &Item, left: Option<Left>) -> Done {
-    match begin_one(shared, root, item, left).await {
-        Ok(began) => Done { began: Some(began), ..Done::default() },
+    let mut done = Done::default();
+    match begin_one(shared, root, item, left, &mut done).await {
+        Ok(began) => Done { began: Some(began), ..done },
         Err(error) if error.kind() == ErrorKind::Cancelled => Done { undone: true, ..Done::default() },
         Err(error) => Done { problems: vec![shared.problem(root, &item.key, &error)], ..Done::default() },
     }
 }
 
-async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>) -> Result<Began> {
+async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>, done: &mut Done) -> Result<Began> {
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&item.key());
     shared.check()?;
+    let linked = crate::link_dest::link_new(shared, root, item, done).await?;
     if let Some(left) = left {
         let same = item.pin == Some(left.pin) && left.key == item.key;
-        if same && resume(sides, &to, &left.token, spec(shared, item)).await.is_ok() {
+        if same && !linked && resume(sides, &to, &left.token, spec(shared, item)).await.is_ok() {
             return Ok(Began::Found(left.token));
         }
         // Of another version, or under a name that comes later this time.
         if let Some(resumable) = sides.dst.resumable() {
             let _ = resumable.discard(&sides.to(&Key::new(&left.key)), &left.token).await;
         }
+    }
+    if linked {
+        return Ok(Began::Linked);
     }
     let source = source(sides, item, 0..item.size).await?;
     let st = rustix::fs::fstat(&*source).map_err(|e| io("read", &to)(e.into()))?;
@@ -332,16 +337,27 @@ pub async fn same(shared: &Held, root: u16, item: &Item) -> Result<bool> {
 }
 
 async fn compare(shared: &Held, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
+    compare_with(shared, root, item, range, &shared.sides[usize::from(root)].dst).await
+}
+
+/// Compares a range with what this store has under the destination's name.
+pub async fn compare_with(
+    shared: &Held,
+    root: u16,
+    item: &Item,
+    range: Range<u64>,
+    other: &Arc<dyn haul_store::Store>,
+) -> Result<bool> {
     let sides = &shared.sides[usize::from(root)];
     let key = item.key();
     let to = sides.to(&key);
     let read = async |store: &Arc<dyn haul_store::Store>, key: &Key| store.read(key, None, Some(range.clone())).await;
     if item.kind != haul_core::Kind::File {
-        let (ours, theirs) = (target_of(&sides.src, &key).await?, target_of(&sides.dst, &to).await?);
+        let (ours, theirs) = (target_of(&sides.src, &key).await?, target_of(other, &to).await?);
         return Ok(ours == theirs);
     }
     let ours = file(read(&sides.src, &key).await?.body, &key)?;
-    let theirs = file(read(&sides.dst, &to).await?.body, &to)?;
+    let theirs = file(read(other, &to).await?.body, &to)?;
     let (mut a, mut b) = (vec![0; BLOCK as usize], vec![0; BLOCK as usize]);
     let mut at = range.start;
     while at < range.end {

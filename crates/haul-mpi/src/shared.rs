@@ -1,7 +1,9 @@
 //! What all threads of a rank share: the job, both sides of its trees, what is kept, whether to go on, and how problems are told.
 
 use crate::work::{Job, Problem, Root, Said, Verb};
-use haul_core::{Error, ErrorKind, Key, Result, attributes::Rights, chmod::Chmod, keep::Keep, links::SourceLinks};
+use haul_core::{
+    Error, ErrorKind, Key, Mtime, Result, attributes::Rights, chmod::Chmod, keep::Keep, links::SourceLinks,
+};
 use haul_store::{Links, OpenRequest, Store, StoreKind, WriteSpec, late};
 use std::{
     collections::HashMap,
@@ -30,6 +32,8 @@ pub struct Sides {
     pub src: Arc<dyn Store>,
     /// Where it goes.
     pub dst: Arc<dyn Store>,
+    /// Where files may be that are hard links at the destination (`--link-dest`).
+    pub link_dest: Option<Arc<dyn Store>>,
     /// The device that the source's root is on here.
     pub device: u64,
     /// Files go from this key to that one alone.
@@ -47,13 +51,24 @@ impl Sides {
 
     /// How the source's place is named in copies.
     pub fn place(&self) -> Arc<[u8]> {
-        self.src.caps().domain.as_ref().map_or_else(|| Arc::from([]), |domain| domain.place.clone())
+        place(&*self.src)
     }
 
     /// How the destination's place is.
     pub fn own_place(&self) -> Arc<[u8]> {
-        self.dst.caps().domain.as_ref().map_or_else(|| Arc::from([]), |domain| domain.place.clone())
+        place(&*self.dst)
     }
+
+    /// Are two times of modification one, as exactly as the destination keeps them?
+    pub fn is_one_time(&self, a: Option<Mtime>, b: Option<Mtime>) -> bool {
+        let window = self.dst.caps().mtime.map_or(1, |precision| precision.as_nanos());
+        matches!((a, b), (Some(a), Some(b)) if a.distance(b) < window.max(1))
+    }
+}
+
+/// How a store's place is named in copies.
+pub fn place(store: &dyn Store) -> Arc<[u8]> {
+    store.caps().domain.as_ref().map_or_else(|| Arc::from([]), |domain| domain.place.clone())
 }
 
 /// What all threads of a rank share.
@@ -125,7 +140,9 @@ impl Shared {
             let device = top.posix.as_ref().map_or(0, |posix| u64::from(posix.dev.0) << 32 | u64::from(posix.dev.1));
             rights = dst.caps().attributes.clone().unwrap_or_default();
             let one = one.as_ref().map(|(from, to)| (Key::new(from), Key::new(to)));
-            sides.push(Sides { src, dst, device, one });
+            let link_dest = job.link_dest.as_ref().map(|dir| open(dir, false)).transpose();
+            let link_dest = link_dest.map_err(|e| e.message().to_owned())?;
+            sides.push(Sides { src, dst, link_dest, device, one });
         }
         let log = match &job.log {
             None => None,
@@ -388,6 +405,9 @@ pub(crate) mod tests {
             follow: false,
             delete: false,
             contents: false,
+            input: None,
+            typed_src: None,
+            link_dest: None,
             dry_run: false,
             verbose: false,
             quiet: false,

@@ -17,7 +17,7 @@ pub fn progress(job: &Job, state: &Coordinator, moved: u64, took: Duration, rank
     let secs = took.as_secs_f64();
     let (files, bytes) = state.seen;
     let totals = &state.totals;
-    let done = totals.files + totals.links + totals.names + totals.same;
+    let done = totals.files + totals.links + totals.names + totals.linked + totals.same;
     let rate = size_decimal(moved as f64 / secs.max(0.001));
     let what = match job.verb {
         Verb::Delete => {
@@ -38,7 +38,7 @@ pub fn progress(job: &Job, state: &Coordinator, moved: u64, took: Duration, rank
 pub fn summary(job: &Job, state: &Coordinator, took: Duration, began: &Zoned, ranks: usize) -> String {
     let secs = took.as_secs_f64();
     let totals = &state.totals;
-    let items = totals.dirs + totals.files + totals.links + totals.names + totals.same;
+    let items = totals.dirs + totals.files + totals.links + totals.names + totals.linked + totals.same;
     let day = |at: &Zoned| at.strftime("%b-%d-%Y,%H:%M:%S").to_string();
     let rate = size_decimal(totals.bytes as f64 / secs.max(0.001));
     let mut lines = vec![
@@ -70,6 +70,9 @@ pub fn summary(job: &Job, state: &Coordinator, took: Duration, began: &Zoned, ra
             lines.push(format!("  Files: {}", totals.files));
             lines.push(format!("  Links: {}", totals.links));
             lines.push(format!("  Hard links: {}", totals.names));
+            if job.link_dest.is_some() {
+                lines.push(format!("  Linked to files of --link-dest: {}", totals.linked));
+            }
             lines.push(format!("  Unchanged: {}", totals.same));
             if job.delete {
                 lines.push(format!("  Deleted: {}", totals.deleted));

@@ -148,7 +148,7 @@ impl World {
         let mut done = Done::default();
         let mut said = Vec::new();
         match work {
-            Work::Dir { .. } => unreachable!("looked at above"),
+            Work::Dir { .. } | Work::Named { .. } => unreachable!("looked at above"),
             Work::Files { items, .. } => {
                 for (number, item) in items.iter().enumerate() {
                     if self.failing && item.key.ends_with(b"f3") {
@@ -234,7 +234,7 @@ fn play(seed: u64, failing: bool) {
     let pin = Pin { ino: 99, ctime: (0, 0) };
     let left = Left { key: Raw::from("gone"), token: Raw::from("gone#"), pin, pieces: vec![(0, 1, 1)] };
     world.partial.insert(left.token.to_vec());
-    let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::from([((0, 99), left)]));
+    let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::from([((0, 99), left)]), None);
     let mut under_way: Vec<(usize, VecDeque<Step>)> = Vec::new();
     let (mut silent, mut mute, mut hung) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
     let (mut holders, mut told_unsure) = (BTreeMap::new(), BTreeSet::new());
@@ -335,7 +335,7 @@ fn play(seed: u64, failing: bool) {
 
 /// A job on ranks of so many threads, of which one has begun a large file.
 fn with_large_begun(threads: usize) -> Coordinator {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), threads, Rest::new());
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), threads, Rest::new(), None);
     let (look, _) = state.next(0).unwrap();
     let found = Found { large: vec![item("large".into(), LARGE, None)], ..Found::default() };
     state.take(0, Said::Found(look, found));
@@ -343,6 +343,37 @@ fn with_large_begun(threads: usize) -> Coordinator {
     let began = Some(Began::Anew(Raw::from("hidden")));
     state.take(0, Said::Done(begin, Done { began, ..Done::default() }));
     state
+}
+
+#[test]
+fn many_names_of_a_list_are_work_for_all() {
+    let all: Vec<String> = (0..600).map(|n| format!("{n:03}")).chain(["d/x".into()]).collect();
+    let names = crate::input::tests::names(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new(), Some(names));
+    let Some((first, Work::Dir { only: Some(only), .. })) = state.next(0) else { panic!("no directory") };
+    assert_eq!((only.names.len(), only.more), (256, true));
+    let Some((second, Work::Named { names, .. })) = state.next(1) else { panic!("no names") };
+    assert_eq!(names.last(), Some(&Raw::from("d/")));
+    let Some((third, Work::Named { .. })) = state.next(2) else { panic!("no more names") };
+    // The second rank is lost after it told of some: the rest and its own files are given again.
+    let own = vec![item("598".into(), 10, None)];
+    let last = Some(Raw::from("598"));
+    state.take(1, Said::Found(second, Found { own, last, ..Found::default() }));
+    state.lost(1);
+    let mut again: Vec<(u64, Work)> = (0..2).map(|_| state.next(3).unwrap()).collect();
+    again.sort_by_key(|(_, work)| matches!(work, Work::Files { .. }));
+    let [(rest, Work::Named { names, .. }), (files, Work::Files { .. })] = &again[..] else { panic!("{again:?}") };
+    assert_eq!(names[..], ["599", "d/"].map(Raw::from));
+    let dirs = vec![(Raw::from("d/"), true)];
+    state.take(3, Said::Found(*rest, Found { dirs, ..Found::default() }));
+    for (rank, lease) in [(0, first), (2, third), (3, *files), (3, *rest)] {
+        state.take(rank, Said::Done(lease, Done::default()));
+    }
+    let Some((below, Work::Dir { key, only: Some(only), .. })) = state.next(0) else { panic!("no directory below") };
+    assert_eq!((key, only), (Raw::from("d/"), crate::work::Only { names: vec![Raw::from("d/x")], more: false }));
+    assert!(state.next(0).is_none(), "the directory waits for what is in it");
+    state.take(0, Said::Done(below, Done { finished: true, ..Done::default() }));
+    assert!(matches!(state.next(0), Some((_, Work::Finish { .. }))));
 }
 
 #[test]
@@ -364,7 +395,7 @@ fn what_is_told_of_a_piece_is_not_done_again() {
 
 #[test]
 fn what_hangs_is_tried_by_others_and_fails_in_the_end() {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new());
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new(), None);
     let (look, _) = state.next(0).unwrap();
     let files = vec![item("a".into(), 10, None), item("b".into(), 10, None)];
     state.take(0, Said::Found(look, Found { files, ..Found::default() }));
@@ -405,7 +436,7 @@ fn pieces_that_hang_on_one_node_are_not_the_end_of_a_file() {
 
 #[test]
 fn what_a_late_step_may_have_moved_is_set_right_at_the_end() {
-    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new());
+    let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), 4, Rest::new(), None);
     let (look, _) = state.next(0).unwrap();
     let found = Found { files: vec![item("f".into(), 10, None)], ..Found::default() };
     state.take(0, Said::Found(look, found));

@@ -18,7 +18,8 @@ type UnderWay = Request<'static, [u8], StaticScope>;
 
 /// All ranks.
 pub struct Wire {
-    world: SimpleCommunicator,
+    /// `None` for a rank that is alone: it has nobody to speak with.
+    world: Option<SimpleCommunicator>,
     sending: Vec<(Option<UnderWay>, *mut [u8])>,
     coming: Vec<Coming>,
 }
@@ -44,23 +45,24 @@ pub enum Arrived<T> {
 }
 
 impl Wire {
-    /// Of all ranks of this communicator.
-    pub fn new(world: SimpleCommunicator) -> Wire {
+    /// Of all ranks of this communicator, or of one that is alone.
+    pub fn new(world: Option<SimpleCommunicator>) -> Wire {
         Wire { world, sending: Vec::new(), coming: Vec::new() }
     }
 
     /// This rank's number.
     pub fn rank(&self) -> usize {
-        self.world.rank() as usize
+        self.world.as_ref().map_or(0, |world| world.rank() as usize)
     }
 
     /// How many there are.
     pub fn size(&self) -> usize {
-        self.world.size() as usize
+        self.world.as_ref().map_or(1, |world| world.size() as usize)
     }
 
     /// Sends a message; returns at once.
     pub fn send(&mut self, to: usize, message: &impl Serialize) {
+        let Some(world) = &self.world else { return };
         let mut bytes = version().to_vec();
         rmp_serde::encode::write(&mut bytes, message).expect("messages are plain data");
         debug_assert!(Count::try_from(bytes.len()).is_ok());
@@ -68,7 +70,7 @@ impl Wire {
         // SAFETY: these bytes stay until `sent` takes them back, after MPI has said that it doesn't need them any more.
         #[allow(unsafe_code)]
         let buffer: &'static [u8] = unsafe { &*bytes };
-        let request = self.world.process_at_rank(to as i32).immediate_send(StaticScope, buffer);
+        let request = world.process_at_rank(to as i32).immediate_send(StaticScope, buffer);
         self.sending.push((Some(request), bytes));
         self.sent();
     }
@@ -98,7 +100,7 @@ impl Wire {
             if let Some(arrived) = self.arrived() {
                 break arrived;
             }
-            let (message, status) = self.world.any_process().immediate_matched_probe()?;
+            let (message, status) = self.world.as_ref()?.any_process().immediate_matched_probe()?;
             let count = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or(0);
             let bytes: *mut [u8] = Box::into_raw(vec![0u8; count].into_boxed_slice());
             // SAFETY: nobody else touches these bytes until `arrived` takes them back, after MPI has said that it is done with them.

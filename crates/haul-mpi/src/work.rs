@@ -54,6 +54,12 @@ pub struct Job {
     pub delete: bool,
     /// Files of one size and time are compared byte by byte.
     pub contents: bool,
+    /// Only what this list names is copied.
+    pub input: Option<Raw>,
+    /// The source's folder as it was typed, by which the list may name it.
+    pub typed_src: Option<Raw>,
+    /// Files that this folder has already become hard links to its own.
+    pub link_dest: Option<Raw>,
     /// Nothing is changed.
     pub dry_run: bool,
     /// Each name is printed.
@@ -187,6 +193,15 @@ pub struct Left {
 /// A directory in the coordinator's tree: root, node, key, made by this job.
 pub type Place = (u16, u32, Raw, bool);
 
+/// Names in a directory of which a list says what is copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Only {
+    /// The names, sorted; with a slash at the end where more is named in them.
+    pub names: Vec<Raw>,
+    /// Others have more of that directory.
+    pub more: bool,
+}
+
 /// A unit of work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Work {
@@ -202,6 +217,21 @@ pub enum Work {
         fresh: bool,
         /// Only what follows this key: the rest was told already.
         after: Option<Raw>,
+        /// Only these, where a list says what is copied.
+        only: Option<Only>,
+    },
+    /// Look at more names of a directory of which a list names many.
+    Named {
+        /// Which tree.
+        root: u16,
+        /// The directory, whose children are told of.
+        node: u32,
+        /// Its key, with its `/`.
+        key: Raw,
+        /// The destination hasn't got it, or somebody is about to make it.
+        fresh: bool,
+        /// The names.
+        names: Vec<Raw>,
     },
     /// Files of one directory.
     Files {
@@ -309,6 +339,7 @@ impl Work {
             Work::Begin { root, item, .. } | Work::Piece { root, item, .. } | Work::Publish { root, item, .. } => {
                 (*root, item.key.clone())
             }
+            Work::Named { root, names, .. } => (*root, names.first().cloned().unwrap_or_default()),
             Work::Files { root, items, .. } => (*root, items.first().map(|item| item.key.clone()).unwrap_or_default()),
             Work::Links { root, names } => {
                 (*root, names.first().map(|(_, _, item)| item.key.clone()).unwrap_or_default())
@@ -375,6 +406,8 @@ pub struct Totals {
     pub links: u64,
     /// Names of hard links.
     pub names: u64,
+    /// Files that became hard links to those of `--link-dest`.
+    pub linked: u64,
     /// Bytes of files that were copied, or compared.
     pub bytes: u64,
     /// Files that were the same already.
@@ -397,6 +430,7 @@ impl AddAssign for Totals {
         self.files += more.files;
         self.links += more.links;
         self.names += more.names;
+        self.linked += more.linked;
         self.bytes += more.bytes;
         self.same += more.same;
         self.differ += more.differ;
@@ -416,6 +450,8 @@ pub enum Began {
     Found(Raw),
     /// The file system shared all bytes at once.
     Whole(Raw),
+    /// It has its name: it is a hard link to a file of `--link-dest`.
+    Linked,
 }
 
 /// What came of a lease.
@@ -474,6 +510,8 @@ pub struct Proof {
     pub sources: Vec<(u64, String)>,
     /// The same of each destination's folder, if it is there.
     pub targets: Vec<Option<(u64, String)>>,
+    /// The same of the folder of `--link-dest`.
+    pub link_dest: Option<(u64, String)>,
 }
 
 /// From the coordinator to a rank.

@@ -29,7 +29,7 @@ pub struct Args {
     /// Memory of each node, as Slurm reads it: 8G
     #[arg(long, value_name = "SIZE", default_value = "8G")]
     memory: String,
-    /// A command of haul's and its arguments, without the word haul
+    /// A command of haul's and its arguments, without the word haul; or haul-mpi, its command and arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1..)]
     words: Vec<OsString>,
 }
@@ -43,14 +43,22 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// How a command is started on so many nodes, and the exit code after which it can be gone on with.
-fn launch(nodes: u32, words: &[&str]) -> Result<(String, u8), String> {
+/// How a command is started on so many nodes, and the exit code after which it can be gone on with, if it can.
+fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
     let typed = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
     match words {
-        ["fleet", "work", ..] => Ok((format!("srun haul {typed}"), 130)),
-        ["dcp", ..] if nodes > 1 => Ok((format!("srun haul-mpi {typed}"), 20)),
-        ["dcp" | "rsync", ..] if nodes == 1 => Ok((format!("srun haul {typed}"), 20)),
-        _ if nodes == 1 => Ok((format!("srun haul {typed}"), 130)),
+        ["fleet", "work", ..] => Ok((format!("srun haul {typed}"), Some(130))),
+        ["dcp", ..] if nodes > 1 => Ok((format!("srun haul-mpi {typed}"), Some(20))),
+        // What it compared isn't kept: queued again it would begin again without end.
+        ["haul-mpi", "check", ..] => Ok((format!("srun {typed}"), None)),
+        ["haul-mpi", "dcp" | "sync" | "delete", ..] => Ok((format!("srun {typed}"), Some(20))),
+        ["haul-mpi", ..] => Err("name the command of haul-mpi: dcp, sync, check or delete".into()),
+        ["dcp" | "rsync", ..] if nodes == 1 => Ok((format!("srun haul {typed}"), Some(20))),
+        _ if nodes == 1 => Ok((format!("srun haul {typed}"), Some(130))),
+        [verb @ ("sync" | "check" | "delete"), ..] => Err(format!(
+            "haul {verb} runs on one node: leave --nodes out, name haul-mpi {verb} for file systems that all nodes see, or spread the job \
+             with haul fleet (docs/clusters.md)"
+        )),
         [verb, ..] => Err(format!(
             "haul {verb} runs on one node: leave --nodes out, or spread the job with haul fleet (docs/clusters.md)"
         )),
@@ -61,7 +69,7 @@ fn launch(nodes: u32, words: &[&str]) -> Result<(String, u8), String> {
 fn script(args: &Args, words: &[&str]) -> Result<String, String> {
     let (line, again) = launch(args.nodes, words)?;
     let mut text = String::from("#!/bin/bash\n");
-    let name = words.first().copied().unwrap_or_default();
+    let name = words.iter().find(|word| **word != "haul-mpi").copied().unwrap_or_default();
     text.push_str(&format!("#SBATCH --job-name=haul-{name}\n"));
     for (option, value) in [("partition", &args.partition), ("account", &args.account)] {
         if let Some(value) = value {
@@ -72,19 +80,31 @@ fn script(args: &Args, words: &[&str]) -> Result<String, String> {
         "#SBATCH --nodes={} --ntasks-per-node=1 --cpus-per-task={}\n#SBATCH --mem={} --time={}\n",
         args.nodes, args.cores, args.memory, args.time
     ));
+    text.push_str(match again {
+        Some(_) => {
+            "# Two minutes before its time is over haul is told, and ends so that it can go on.\n\
+             #SBATCH --signal=TERM@120 --requeue --open-mode=append\n\n"
+        }
+        None => {
+            "# Two minutes before its time is over haul is told, and says how far it came.\n\
+             #SBATCH --signal=TERM@120 --open-mode=append\n\n"
+        }
+    });
     text.push_str(&format!(
-        "# Two minutes before its time is over haul is told, and ends so that it can go on.\n\
-         #SBATCH --signal=TERM@120 --requeue --open-mode=append\n\n\
-         # Slurm hands the number of cores to the job, not to its steps.\n\
+        "# Slurm hands the number of cores to the job, not to its steps.\n\
          export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n\
          # How far it is, in the job's log.\n\
          export HAUL_STATS=5m\n\
-         {line}\n\
-         code=$?\n\
-         # It was stopped: the job is queued again, and goes on.\n\
-         [ $code = {again} ] && scontrol requeue \"$SLURM_JOB_ID\"\n\
-         exit $code\n"
+         {line}\n"
     ));
+    if let Some(again) = again {
+        text.push_str(&format!(
+            "code=$?\n\
+             # It was stopped: the job is queued again, and goes on.\n\
+             [ $code = {again} ] && scontrol requeue \"$SLURM_JOB_ID\"\n\
+             exit $code\n"
+        ));
+    }
     Ok(text)
 }
 
@@ -103,12 +123,27 @@ mod tests {
 
     #[test]
     fn each_command_is_started_as_it_can_be() {
-        let started = |nodes, words: &[&str]| launch(nodes, words).unwrap();
-        assert_eq!(started(1, &["dcp", "-p", "/a", "/b c"]), ("srun haul dcp -p /a '/b c'".into(), 20));
-        assert_eq!(started(1, &["rsync", "-a", "/a", "/b"]), ("srun haul rsync -a /a /b".into(), 20));
-        assert_eq!(started(1, &["copy", "/a", "/b"]), ("srun haul copy /a /b".into(), 130));
-        assert_eq!(started(4, &["dcp", "-p", "/a", "/b"]), ("srun haul-mpi dcp -p /a /b".into(), 20));
-        assert_eq!(started(8, &["fleet", "work", "s3:jobs/x"]), ("srun haul fleet work s3:jobs/x".into(), 130));
+        for (nodes, words, line, again) in [
+            (1, &["dcp", "-p", "/a", "/b c"][..], "srun haul dcp -p /a '/b c'", Some(20)),
+            (1, &["rsync", "-a", "/a", "/b"], "srun haul rsync -a /a /b", Some(20)),
+            (1, &["copy", "/a", "/b"], "srun haul copy /a /b", Some(130)),
+            (4, &["dcp", "-p", "/a", "/b"], "srun haul-mpi dcp -p /a /b", Some(20)),
+            (4, &["haul-mpi", "sync", "-D", "/a", "/b"], "srun haul-mpi sync -D /a /b", Some(20)),
+            (1, &["haul-mpi", "delete", "/a"], "srun haul-mpi delete /a", Some(20)),
+            (4, &["haul-mpi", "check", "/a", "/b"], "srun haul-mpi check /a /b", None),
+            (8, &["fleet", "work", "s3:jobs/x"], "srun haul fleet work s3:jobs/x", Some(130)),
+        ] {
+            assert_eq!(launch(nodes, words), Ok((line.into(), again)));
+        }
+        assert_eq!(
+            launch(2, &["sync", "a", "b"]).unwrap_err(),
+            "haul sync runs on one node: leave --nodes out, name haul-mpi sync for file systems that all nodes see, or spread the job with \
+             haul fleet (docs/clusters.md)"
+        );
+        assert_eq!(
+            launch(2, &["haul-mpi", "copy"]).unwrap_err(),
+            "name the command of haul-mpi: dcp, sync, check or delete"
+        );
         assert_eq!(
             launch(2, &["copy", "a", "b"]).unwrap_err(),
             "haul copy runs on one node: leave --nodes out, or spread the job with haul fleet (docs/clusters.md)"

@@ -48,6 +48,10 @@ fn the_script_runs_the_command_and_queues_itself_again_when_it_was_stopped() {
         lab.end(child).code(code);
         std::fs::remove_dir_all(lab.path("to")).unwrap();
     }
+    // A check can't be gone on with, so its script doesn't queue it again.
+    let check = lab.haul(&["sbatch", "--nodes", "2", "haul-mpi", "check", "/a", "/b"]).ok().out;
+    assert!(check.ends_with("srun haul-mpi check /a /b\n") && !check.contains("requeue"), "{check}");
+    assert!(check.contains("#SBATCH --job-name=haul-check\n"), "{check}");
     let refused = lab.haul(&["sbatch", "--nodes", "2", "sync", "a", "b"]);
     assert!(refused.err.contains("haul sync runs on one node: leave --nodes out"), "{}", refused.err);
 }
