@@ -3,14 +3,19 @@
 use super::{
     error::{Fault, Tried},
     meta,
-    service::{Call, Service},
+    provider::lists_by_directory,
+    service::{Call, Service, at},
     xml::{self, Step},
 };
-use futures::{StreamExt, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, Key, Kind, Listed, Lost, Result, key::after_prefix};
-use haul_store::{ListRequest, task::Task};
+use haul_store::{
+    ListRequest,
+    task::Task,
+    tree::{self, Folders, Found, Wanted},
+};
 use http::Method;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 use tokio::sync::mpsc;
 
 /// Pages that wait for the reader, beside the one being fetched.
@@ -156,6 +161,9 @@ impl Lister {
     }
 
     async fn scope(&mut self, scope: Scope<'_>) -> Result<Reached, (Key, Error)> {
+        if self.service.lists_by_directory.load(Relaxed) {
+            return self.by_directory(&scope).await;
+        }
         let ordered = in_order(scope.bucket);
         let mut next = scope.after.clone().filter(|a| ordered && *a > scope.prefix).map(Next::After);
         let mut last: Option<Vec<u8>> = None;
@@ -174,6 +182,10 @@ impl Lister {
                 Ok(page) => page,
                 Err(fault) => return Err((lost(), fault.error("list"))),
             };
+            if last.is_none() && self.service.lists_by_directory.load(Relaxed) {
+                // The answer said what server it is.
+                return self.by_directory(&scope).await;
+            }
             if page.entries.is_empty() && page.next.is_none() && last.is_none() && self.is_of_the_root() {
                 return Err((lost(), self.service.no_root("list")));
             }
@@ -221,6 +233,37 @@ impl Lister {
         }
     }
 
+    /// As [`Lister::scope`], of a server that lists directory by directory: each of them is read whole and put in order.
+    async fn by_directory(&mut self, scope: &Scope<'_>) -> Result<Reached, (Key, Error)> {
+        let levels = Levels {
+            service: self.service.clone(),
+            bucket: scope.bucket.to_owned(),
+            root: scope.prefix[..scope.cut].to_vec(),
+            front: scope.front.clone(),
+        };
+        let request = ListRequest {
+            prefix: levels.key_of(&scope.prefix).as_bytes().to_vec(),
+            after: scope.after.as_ref().map(|after| levels.key_of(after)),
+            limit: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
+            ..self.request.clone()
+        };
+        let mut listing = tree::list(Arc::new(levels), request);
+        while let Some(listed) = listing.next().await {
+            let more = match listed {
+                Listed::End => return Ok(Reached::End),
+                Listed::Batch(entries) => {
+                    self.seen += entries.len();
+                    self.give(entries).await
+                }
+                failed => self.sender.send(failed).await.is_ok(),
+            };
+            if !more {
+                break;
+            }
+        }
+        Ok(Reached::Limit)
+    }
+
     /// Hands entries to the reader; false when there is no need for more.
     async fn give(&mut self, entries: Vec<Entry>) -> bool {
         self.given += entries.len();
@@ -264,6 +307,65 @@ impl Lister {
     }
 }
 
+/// The directories of a bucket, each asked for whole.
+#[derive(Clone)]
+struct Levels {
+    service: Arc<Service>,
+    bucket: String,
+    /// What the bucket's keys have at their front that ours haven't …
+    root: Vec<u8>,
+    /// … and what ours have.
+    front: Vec<u8>,
+}
+
+impl Levels {
+    fn key_of(&self, object: &[u8]) -> Key {
+        Key::new([&self.front, object.get(self.root.len()..).unwrap_or_default()].concat())
+    }
+
+    async fn read(&self, dir: Key) -> Result<Vec<Found>> {
+        let Some(below) = dir.as_bytes().strip_prefix(&self.front[..]) else {
+            // Above the bucket, which was named or is listed there.
+            return Ok(vec![Found::Entry(Entry::dir(Key::new(&self.front)))]);
+        };
+        let (prefix, service) = ([&self.root[..], below].concat(), &self.service);
+        let (mut found, mut next): (Vec<Found>, Option<Next>) = (Vec::new(), None);
+        loop {
+            let call = Call::page(&service.config, &self.bucket, &prefix, service.config.list_chunk);
+            let page = page(service, call.query("delimiter", "/"), &prefix, next.as_ref()).await;
+            let page = page.map_err(at("list", &dir))?;
+            for entry in page.entries {
+                if !entry.key.as_bytes().starts_with(&prefix) {
+                    return Err(stray(&entry).at("list", &dir));
+                }
+                found.push(Found::Entry(Entry { key: self.key_of(entry.key.as_bytes()), ..entry }));
+            }
+            match page.next {
+                None => break,
+                same if same == next => return Err(Fault::broken("the listing does not advance").at("list", &dir)),
+                more => next = more,
+            }
+        }
+        if found.is_empty() && dir.is_root() && !self.root.is_empty() {
+            return Err(service.no_root("list"));
+        }
+        // A directory's own marker tells it, but for that of the root.
+        found.retain(|found| found.key().as_bytes().len() > self.front.len());
+        Ok(found)
+    }
+}
+
+impl Folders for Levels {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let levels = self.clone();
+        async move { levels.read(dir).await }.boxed()
+    }
+
+    fn has_dirs(&self) -> bool {
+        false
+    }
+}
+
 /// False for directory buckets, whose listings come in no order and can't begin after a key.
 pub fn in_order(bucket: &str) -> bool {
     !bucket.ends_with("--x-s3")
@@ -277,7 +379,9 @@ pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option
         Some(Next::After(key)) => call.raw_query(if config.list_v1 { "marker" } else { "start-after" }, key),
         None => call,
     };
-    let (_, body) = service.ask(call).await?;
+    let (headers, body) = service.ask(call).await?;
+    let server = headers.get(http::header::SERVER).and_then(|server| server.to_str().ok());
+    service.lists_by_directory.fetch_or(server.is_some_and(lists_by_directory), Relaxed);
     let page = parse(&body, config.etag_is_md5(), config.list_v1).map_err(Fault::broken)?;
     // Entries show by themselves whether they were asked for. Nothing does so only by what it is said to be of.
     match page.of.iter().any(|of| !of.is_empty()) && page.entries.is_empty() && page.of.iter().all(|of| of != prefix) {
@@ -298,8 +402,11 @@ fn out_of_order(page: &Page, last: Option<&[u8]>, scope: &Scope<'_>) -> Option<B
             "the server's listing goes backwards: it can't be trusted to be whole",
         ));
     }
-    let stray = page.entries.iter().find(|e| !e.key.as_bytes().starts_with(&scope.prefix))?;
-    Some(Fault::broken(format!("the server listed {}, which was not asked for", stray.key)))
+    page.entries.iter().find(|e| !e.key.as_bytes().starts_with(&scope.prefix)).map(stray)
+}
+
+fn stray(entry: &Entry) -> Box<Fault> {
+    Fault::broken(format!("the server listed {}, which was not asked for", entry.key))
 }
 
 /// What a listing is refused with that isn't one.

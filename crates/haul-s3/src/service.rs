@@ -41,6 +41,8 @@ pub struct Service {
     pub buckets_made: tokio::sync::Mutex<BTreeSet<String>>,
     /// Buckets that an answer said are missing.
     pub buckets_missed: Mutex<BTreeSet<String>>,
+    /// The server lists directory by directory: its provider does, or an answer said what server it is.
+    pub lists_by_directory: AtomicBool,
     /// The server can't be asked for checksums with a read: it said so once.
     pub asks_no_checksums: AtomicBool,
     /// The server can't take parts whose checksum comes after them, or doesn't confirm them: the first of them showed so.
