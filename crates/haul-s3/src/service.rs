@@ -495,8 +495,20 @@ impl Service {
                 self.make_bucket_once(bucket).await?;
                 self.ask(call()).await
             }
+            // So SeaweedFS answers to a copy into a bucket that isn't there.
+            Err(fault)
+                if fault.status == 500 && !self.config.no_check_bucket && self.is_missing_bucket(bucket).await =>
+            {
+                self.make_bucket_once(bucket).await?;
+                self.ask(call()).await
+            }
             other => other,
         }
+    }
+
+    async fn is_missing_bucket(&self, bucket: &str) -> bool {
+        let answer = self.ask(Call::bucket("HeadBucket", Method::HEAD, bucket)).await;
+        answer.is_err_and(|fault| fault.status == 404)
     }
 
     async fn make_bucket_once(&self, bucket: &str) -> Tried<()> {
