@@ -205,8 +205,7 @@ impl Walk {
     fn enter(&mut self, dir: &Key, mut entries: Vec<Found>) {
         entries.retain(|found| {
             let key = found.key();
-            key != dir
-                && (self.wanted)(key.as_bytes()) && (!key.is_dir() || self.request.descends(key.as_bytes()))
+            key != dir && (self.wanted)(key.as_bytes()) && (!key.is_dir() || self.request.descends(key.as_bytes()))
         });
         entries.sort_unstable_by(|a, b| a.key().cmp(b.key()));
         self.stack.push(Frame { entries: entries.into(), ahead: VecDeque::new(), looked: 0 });

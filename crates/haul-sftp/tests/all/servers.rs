@@ -10,6 +10,7 @@ use haul_testkit::{
     },
     peers,
     proftpd::ProFtpd,
+    servers::{Make, Server},
     sshd::{Setup, Sshd},
 };
 use std::{
@@ -97,4 +98,11 @@ async fn proftpd_keeps_the_contract() {
     let except = [("what_is_missing_is_not_found", Always, denied)];
     keeps_the_contract(&server.command(), &server.data(), &["copies_stay_inside", "copies_answer_for_each"], &except)
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn seaweedfs_keeps_the_contract() {
+    let Some(server) = Server::shared(Make::Seaweed) else { return };
+    let command = server.gateways.as_ref().expect("SFTP").ssh();
+    keeps_the_contract(&command, Path::new("/"), &["copies_stay_inside", "copies_answer_for_each"], &[]).await;
 }
