@@ -497,7 +497,10 @@ impl Service {
             }
             // So SeaweedFS answers to a copy into a bucket that isn't there.
             Err(fault)
-                if fault.status == 500 && !self.config.no_check_bucket && self.is_missing_bucket(bucket).await =>
+                if fault.status == 500
+                    && call().kind == "CopyObject"
+                    && !self.config.no_check_bucket
+                    && self.is_missing_bucket(bucket).await =>
             {
                 self.make_bucket_once(bucket).await?;
                 self.ask(call()).await

@@ -1,13 +1,21 @@
 //! SeaweedFS: one process with a master, a volume server, a filer and gateways for S3, WebDAV and SFTP, all of them on loopback. Files of
 //! all gateways are in one tree: a bucket is a directory of `/buckets`.
 
-use crate::{servers, sshd::key};
+use crate::peers::ssh_key;
 use std::{
     fs, io,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::Command,
 };
+
+/// Runs it, and removes the sockets that it leaves in `/tmp`, which have its ports in their names.
+const TIDY: &str = r#"
+trap : HUP INT TERM
+sockets="$1"; shift
+"$@"
+rm -f $sockets
+"#;
 
 /// Where the gateways listen besides that for S3, and who may come in by SFTP.
 #[derive(Debug)]
@@ -22,10 +30,10 @@ pub struct Gateways {
 }
 
 impl Gateways {
-    /// On free ports, with its settings in this folder.
+    /// On free ports, with its settings in this folder; whoever has these keys may do everything by S3.
     ///
     /// Errors: the folder can't be written, or there are no ports.
-    pub fn new(root: &Path) -> io::Result<Gateways> {
+    pub fn new(root: &Path, access_key: &str, secret_key: &str) -> io::Result<Gateways> {
         // Held together, so that they differ.
         let held: Vec<TcpListener> =
             (0..9).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
@@ -33,19 +41,18 @@ impl Gateways {
         let at = |number: usize| SocketAddr::from((Ipv4Addr::LOCALHOST, ports[number]));
         let more = std::array::from_fn(|number| ports[3 + number]);
         let gateways = Gateways { filer: at(0), webdav: at(1), sftp: at(2), more, root: root.to_owned() };
-        gateways.write_settings()?;
+        gateways.write_settings(access_key, secret_key)?;
         Ok(gateways)
     }
 
-    fn write_settings(&self) -> io::Result<()> {
+    fn write_settings(&self, access: &str, secret: &str) -> io::Result<()> {
         let at = |name: &str| self.root.join(name);
-        let (access, secret) = (servers::ACCESS_KEY, servers::SECRET_KEY);
         let keys = format!(
             r#"{{"identities":[{{"name":"haul","credentials":[{{"accessKey":"{access}","secretKey":"{secret}"}}],"actions":["Admin","Read","List","Tagging","Write"]}}]}}"#
         );
         fs::write(at("s3.json"), keys)?;
-        key(&at("host"), "");
-        key(&at("id"), "");
+        ssh_key(&at("host"), "");
+        ssh_key(&at("id"), "");
         let public = |name: &str| -> io::Result<String> {
             Ok(fs::read_to_string(at(name))?.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
         };
@@ -64,15 +71,25 @@ impl Gateways {
         fs::write(at("config"), config)
     }
 
-    /// Adds to a command that runs the program what it is to do.
-    pub fn arguments(&self, s3: SocketAddr, command: &mut Command) {
+    /// Adds to a command that runs another what runs the program.
+    pub fn run(&self, program: &Path, s3: SocketAddr, command: &mut Command) {
+        command.args(["sh", "-c", TIDY, "tidy"]);
+        let [_, master, _, volume, filer, s3_grpc] = self.more;
+        let sockets = [("master", master), ("volume", volume), ("filer", filer), ("s3", s3_grpc)];
+        command.arg(sockets.map(|(of, port)| format!("/tmp/seaweedfs-{of}-grpc-{port}.sock")).join(" ")).arg(program);
+        self.arguments(s3, command);
+    }
+
+    fn arguments(&self, s3: SocketAddr, command: &mut Command) {
         let at = |name: &str| self.root.join(name).display().to_string();
         let [master, master_grpc, volume, volume_grpc, filer_grpc, s3_grpc] = self.more;
         command.args(["-logtostderr=true", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]);
         // It would report to its makers.
         command.arg("-master.telemetry=false").arg(format!("-dir={}", at("data")));
         command.args([format!("-master.port={master}"), format!("-master.port.grpc={master_grpc}")]);
-        command.args(["-master.volumeSizeLimitMB=64", "-volume.max=100", "-volume.preStopSeconds=0"]);
+        // Each bucket has volumes of its own: one at first.
+        command.env("WEED_MASTER_VOLUME_GROWTH_COPY_1", "1");
+        command.args(["-master.volumeSizeLimitMB=64", "-volume.max=2000", "-volume.preStopSeconds=0"]);
         command.args([format!("-volume.port={volume}"), format!("-volume.port.grpc={volume_grpc}")]);
         command.args(["-filer".to_owned(), format!("-filer.port={}", self.filer.port())]);
         command.args([format!("-filer.port.grpc={filer_grpc}"), format!("-filer.localSocket={}", at("filer.sock"))]);

@@ -87,7 +87,10 @@ impl Make {
     fn command(self, program: &Path, address: SocketAddr, root: &Path) -> io::Result<(Command, Option<Gateways>)> {
         let (at, data) = (address.to_string(), root.join("data"));
         let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "keeper"]).arg(root).arg(program);
+        command.args(["-c", KEEPER, "keeper"]).arg(root);
+        if self != Make::Seaweed {
+            command.arg(program);
+        }
         match self {
             Make::Minio => {
                 command.args(["server", "--quiet", "--address", &at]).arg(data);
@@ -125,8 +128,8 @@ impl Make {
                 command.arg("--properties").arg(properties);
             }
             Make::Seaweed => {
-                let gateways = Gateways::new(root)?;
-                gateways.arguments(address, &mut command);
+                let gateways = Gateways::new(root, ACCESS_KEY, SECRET_KEY)?;
+                gateways.run(program, address, &mut command);
                 return Ok((command, Some(gateways)));
             }
         }

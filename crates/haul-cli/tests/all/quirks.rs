@@ -106,7 +106,7 @@ fn each_row_gets_along_with_all_that_aws_checks() {
 #[test]
 fn a_server_that_lists_by_directory_is_listed_whole_and_in_order() {
     let (lab, cloud) = cloud("SeaweedFS", &[("provider", "SeaweedFS"), ("page", "3"), ("bucket", "b")], &[]);
-    let keys = ["a-b", "a.txt", "a/b", "a/c-e", "a/c/d", "a0", "b!", "b!/x", "b!y", "b/x"];
+    let keys = ["a-b", "a.txt", "a/b", "a/c-e", "a/c/d", "a0", "b!/x", "b!y", "b/x"];
     for (n, key) in keys.iter().enumerate() {
         write(&lab.path("src").join(key), &noise(n as u64, 10), TIME);
     }

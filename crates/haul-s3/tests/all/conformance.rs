@@ -118,7 +118,12 @@ async fn s3_on_s3proxy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s3_on_seaweedfs() {
-    on_a_server(Make::Seaweed, "SeaweedFS", &BOTH, &[], &[]).await;
+    let except = [
+        ("strange_names_come_back", Always, "it drops empty parts, refuses `.` and `..`, and takes `\\` for `/`"),
+        ("only_parts_that_are_there_are_believed", Always, "its list of parts has no checksums"),
+    ];
+    // Each bucket takes it a while, and each case has one of its own.
+    on_a_server(Make::Seaweed, "SeaweedFS", &[true], &[], &except).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
