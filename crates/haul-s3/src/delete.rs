@@ -2,7 +2,8 @@
 
 use super::{
     address::Place,
-    error::Fault,
+    error::{Fault, Tried},
+    list,
     service::{Call, Service, at},
     xml::{self, Step},
 };
@@ -85,15 +86,52 @@ async fn one(service: &Service, key: &Key, place: &Place) -> Result<()> {
         };
     }
     // A bucket: of a root that is exactly one, or by its name in the root of all.
+    let not_empty = || {
+        let message = format!("bucket {} is not empty", place.bucket);
+        Error::new(ErrorKind::Exists, "delete", message).with_key(key)
+    };
+    let empty = match is_empty(service, &place.bucket).await {
+        Err(fault) if fault.kind == ErrorKind::DirNotFound => return Ok(()),
+        looked => looked.map_err(at("delete", key))?,
+    };
+    if !empty {
+        return Err(not_empty());
+    }
     let call = Call::bucket("DeleteBucket", Method::DELETE, &place.bucket);
     match service.ask_for_nothing(call).await {
         Err(fault) if fault.kind == ErrorKind::DirNotFound => Ok(()),
-        Err(fault) if fault.code == "BucketNotEmpty" => {
-            let message = format!("bucket {} is not empty", place.bucket);
-            Err(Error::new(ErrorKind::Exists, "delete", message).with_key(key))
-        }
+        Err(fault) if fault.code == "BucketNotEmpty" => Err(not_empty()),
         other => other.map_err(at("delete", key)),
     }
+}
+
+/// Whether nothing is in a bucket, no old version either. Not every server looks: SeaweedFS deletes a bucket with all that is in it.
+async fn is_empty(service: &Service, bucket: &str) -> Tried<bool> {
+    let call = Call::bucket("ListObjectVersions", Method::GET, bucket).query("versions", "").query("max-keys", "1");
+    match service.ask(call).await {
+        Ok((_, body)) => {
+            if let Some(empty) = holds_no_version(&body) {
+                return Ok(empty);
+            }
+        }
+        Err(fault) if fault.kind == ErrorKind::DirNotFound => return Err(fault),
+        // It knows no versions, or doesn't show them to everybody.
+        Err(_) => {}
+    }
+    let page = list::page(service, Call::page(&service.config, bucket, b"", 1), b"", None).await?;
+    Ok(page.entries.is_empty() && page.next.is_none())
+}
+
+/// `None` when this isn't a listing of versions, or doesn't say that it is whole.
+fn holds_no_version(body: &[u8]) -> Option<bool> {
+    let (mut is_listing, mut empty, mut whole) = (false, true, false);
+    xml::walk(body, |step| match step {
+        Step::Open("ListVersionsResult") => is_listing = true,
+        Step::Open("Version" | "DeleteMarker") => empty = false,
+        Step::Close("IsTruncated", text) => whole = text.trim() == "false",
+        _ => {}
+    })?;
+    (is_listing && (whole || !empty)).then_some(empty)
 }
 
 async fn batch(service: &Service, bucket: String, names: Vec<(usize, String)>) -> Vec<(usize, Result<()>)> {
@@ -170,6 +208,22 @@ mod tests {
         assert!(answers["a & b"].is_ok() && answers["d"].is_ok());
         assert_eq!(answers["c"].as_ref().unwrap_err().kind, ErrorKind::Denied);
         assert_eq!(answers["e"].as_ref().unwrap_err().retry, haul_core::Retry::Backoff);
+    }
+
+    #[test]
+    fn a_bucket_is_empty_where_a_whole_listing_says_so() {
+        let listing = |truncated: &str, inner: &str| {
+            let text =
+                format!("<ListVersionsResult><IsTruncated>{truncated}</IsTruncated>{inner}</ListVersionsResult>");
+            holds_no_version(text.as_bytes())
+        };
+        assert_eq!(listing("false", ""), Some(true));
+        assert_eq!(listing("true", ""), None);
+        for full in ["<Version><Key>a</Key></Version>", "<DeleteMarker><Key>a</Key></DeleteMarker>"] {
+            assert_eq!([listing("false", full), listing("true", full)], [Some(false); 2]);
+        }
+        assert_eq!(holds_no_version(b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"), None);
+        assert_eq!(holds_no_version(b"<html>"), None);
     }
 
     #[test]

@@ -83,7 +83,8 @@ impl S3 {
         let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
         let lanes = request.net.roads.to(&name, &endpoint.authority(&region));
         // Directory buckets list in no order; of buckets themselves there is no listing in pages.
-        let ordered = root.bucket.as_ref().is_some_and(|bucket| list::in_order(bucket));
+        let by_directory = config.provider.lists_by_directory;
+        let ordered = !by_directory && root.bucket.as_ref().is_some_and(|bucket| list::in_order(bucket));
         let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
         let caps = caps(&config, ordered, domain);
         let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
@@ -103,6 +104,7 @@ impl S3 {
             keys_known: Default::default(),
             buckets_made: Default::default(),
             buckets_missed: Default::default(),
+            lists_by_directory: by_directory.into(),
             asks_no_checksums: Default::default(),
             takes_no_relays: Default::default(),
             relays_tried: Default::default(),

@@ -3,14 +3,19 @@
 use super::{
     error::{Fault, Tried},
     meta,
-    service::{Call, Service},
+    provider::lists_by_directory,
+    service::{Call, Service, at},
     xml::{self, Step},
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Entry, ErrorKind, Key, Kind, Result, Retry};
-use haul_store::pages::{self, Answer, Pager, Question};
+use haul_net::Pages;
+use haul_store::{
+    pages::{self, Answer, Pager, Question, Scope},
+    tree::{Folders, Found, Wanted},
+};
 use http::Method;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// One page of a bucket, as the server gave it.
 #[derive(Debug, Default, PartialEq)]
@@ -45,11 +50,18 @@ impl Pager for Service {
 
     fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
         async move {
+            let by_directory = || Answer::ByDirectory(Arc::new(Levels::new(self, question.scope)));
+            if self.lists_by_directory.load(Relaxed) {
+                return Ok(by_directory());
+            }
             let page = match in_order(&question.scope.container) {
                 true => ordered_page(self, &question).await,
                 false => all_pages(self, &question).await,
             };
-            page.map(|page| Answer::Page(page.entries, page.next)).map_err(|fault| fault.error("list"))
+            let page = page.map_err(|fault| fault.error("list"))?;
+            // The first answer said what server it is.
+            let learned = question.next.is_none() && self.lists_by_directory.load(Relaxed);
+            Ok(if learned { by_directory() } else { Answer::Page(page.entries, page.next) })
         }
         .boxed()
     }
@@ -106,6 +118,78 @@ fn call<'a>(service: &Service, question: &Question<'a, Next>, most: usize) -> Ca
     if question.recursive { call } else { call.query("delimiter", "/") }
 }
 
+/// The directories of a bucket, each asked for whole.
+#[derive(Clone)]
+struct Levels {
+    service: Arc<Service>,
+    bucket: String,
+    /// What the bucket's keys have at their front that ours haven't …
+    root: Vec<u8>,
+    /// … and what ours have.
+    front: Vec<u8>,
+}
+
+impl Levels {
+    fn new(service: &Arc<Service>, scope: &Scope) -> Levels {
+        Levels {
+            service: service.clone(),
+            bucket: scope.container.clone(),
+            root: scope.prefix[..scope.cut].to_vec(),
+            front: scope.front.clone(),
+        }
+    }
+
+    fn key_of(&self, object: &[u8]) -> Key {
+        Key::new([&self.front, object.get(self.root.len()..).unwrap_or_default()].concat())
+    }
+
+    async fn read(&self, dir: Key) -> Result<Vec<Found>> {
+        let Some(below) = dir.as_bytes().strip_prefix(&self.front[..]) else {
+            // Above the bucket, which was named or is listed there.
+            return Ok(vec![Found::Entry(Entry::dir(Key::new(&self.front)))]);
+        };
+        let (prefix, service) = ([&self.root[..], below].concat(), &self.service);
+        let (mut found, mut next, mut pages) = (Vec::<Found>::new(), None::<Next>, Pages::default());
+        loop {
+            let call = Call::page(&service.config, &self.bucket, &prefix, service.config.list_chunk);
+            let page = page(service, call.query("delimiter", "/"), &prefix, next.as_ref()).await;
+            let page = page.map_err(at("list", &dir))?;
+            for entry in page.entries {
+                if !entry.key.as_bytes().starts_with(&prefix) {
+                    let message = format!("the server listed {}, which was not asked for", entry.key);
+                    return Err(Fault::broken(message).at("list", &dir));
+                }
+                pages.is_new(&entry.key.to_string());
+                found.push(Found::Entry(Entry { key: self.key_of(entry.key.as_bytes()), ..entry }));
+            }
+            match page.next {
+                None => break,
+                Some(more) => {
+                    pages.next(&more).map_err(haul_net::at("list", &dir))?;
+                    next = Some(more);
+                }
+            }
+        }
+        if found.is_empty() && dir.is_root() && !self.root.is_empty() {
+            return Err(pages::no_root(&service.locator, "list"));
+        }
+        // A directory's own marker tells it, but for that of the root.
+        found.retain(|found| found.key().as_bytes().len() > self.front.len());
+        Ok(found)
+    }
+}
+
+impl Folders for Levels {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        let levels = self.clone();
+        async move { levels.read(dir).await }.boxed()
+    }
+
+    fn has_dirs(&self) -> bool {
+        false
+    }
+}
+
 /// False for directory buckets, whose listings come in no order and can't begin after a key.
 pub fn in_order(bucket: &str) -> bool {
     !bucket.ends_with("--x-s3")
@@ -119,7 +203,9 @@ pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option
         Some(Next::After(key)) => call.raw_query(if config.list_v1 { "marker" } else { "start-after" }, key),
         None => call,
     };
-    let (_, body) = service.ask(call).await?;
+    let (headers, body) = service.ask(call).await?;
+    let server = headers.get(http::header::SERVER).and_then(|server| server.to_str().ok());
+    service.lists_by_directory.fetch_or(server.is_some_and(lists_by_directory), Relaxed);
     let page = parse(&body, config.etag_is_md5(), config.list_v1).map_err(Fault::broken)?;
     // Entries show by themselves whether they were asked for. Nothing does so only by what it is said to be of.
     match page.of.iter().any(|of| !of.is_empty()) && page.entries.is_empty() && page.of.iter().all(|of| of != prefix) {

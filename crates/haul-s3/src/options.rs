@@ -61,6 +61,7 @@ pub const OPTIONS: &[OptionSpec] = &[
             ("Wasabi", "Wasabi Object Storage"),
             ("DigitalOcean", "DigitalOcean Spaces"),
             ("GCS", "Google Cloud Storage by its S3 interface"),
+            ("SeaweedFS", "SeaweedFS"),
             ("Other", "Any other S3 compatible provider"),
         ],
         ..basic("provider", "Whose S3 this is. Names that are not in the list are treated as Other.")

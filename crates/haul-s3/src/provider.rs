@@ -33,6 +33,9 @@ pub struct Provider {
     pub location_constraint: bool,
     /// Listings can have their keys percent-encoded.
     pub url_encoded_listings: bool,
+    /// Listings go directory by directory: all of `a/` comes before `a-b`, and so does what comes after a key. S3 promises the order of
+    /// the keys' bytes.
+    pub lists_by_directory: bool,
 }
 
 /// A checksum that uploads carry in a header, which the server checks before it keeps the bytes.
@@ -60,6 +63,7 @@ const OTHER: Provider = Provider {
     part_copy: true,
     location_constraint: true,
     url_encoded_listings: true,
+    lists_by_directory: false,
 };
 
 /// Every provider with quirks of its own; the last stands for all others.
@@ -122,8 +126,26 @@ pub const PROVIDERS: &[Provider] = &[
         part_copy: false,
         ..OTHER
     },
+    Provider {
+        name: "SeaweedFS",
+        description: "SeaweedFS",
+        checksum: Checksum::Crc64Nvme,
+        gives_checksums: true,
+        conditional: true,
+        lists_by_directory: true,
+        ..OTHER
+    },
     OTHER,
 ];
+
+/// How servers that list directory by directory call themselves in `Server`: who chose another provider for one gets no listing that
+/// leaves keys out.
+const BY_DIRECTORY: &str = "SeaweedFS";
+
+/// Whether a server that calls itself so lists directory by directory.
+pub fn lists_by_directory(server: &str) -> bool {
+    server.starts_with(BY_DIRECTORY)
+}
 
 /// The provider of this name, in any case; those without quirks of their own are as `Other`.
 pub fn provider(name: &str) -> &'static Provider {
@@ -169,7 +191,9 @@ mod tests {
         assert!(!provider("GCS").batch_delete && !provider("GCS").part_copy);
         assert!(provider("AWS").virtual_host && !provider("Minio").virtual_host);
         let crc: Vec<_> = PROVIDERS.iter().filter(|p| p.checksum == Checksum::Crc64Nvme).map(|p| p.name).collect();
-        assert_eq!(crc, ["AWS", "Minio"], "others reject or ignore checksum headers");
+        assert_eq!(crc, ["AWS", "Minio", "SeaweedFS"], "others reject or ignore checksum headers");
+        assert!(provider("SeaweedFS").lists_by_directory && !provider("AWS").lists_by_directory);
+        assert!(lists_by_directory("SeaweedFS 8000GB 4.48") && !lists_by_directory("MinIO"));
     }
 
     #[test]

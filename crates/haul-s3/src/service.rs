@@ -41,6 +41,8 @@ pub struct Service {
     pub buckets_made: tokio::sync::Mutex<BTreeSet<String>>,
     /// Buckets that an answer said are missing.
     pub buckets_missed: Mutex<BTreeSet<String>>,
+    /// The server lists directory by directory: its provider does, or an answer said what server it is.
+    pub lists_by_directory: AtomicBool,
     /// The server can't be asked for checksums with a read: it said so once.
     pub asks_no_checksums: AtomicBool,
     /// The server can't take parts whose checksum comes after them, or doesn't confirm them: the first of them showed so.
@@ -488,8 +490,23 @@ impl Service {
                 self.make_bucket_once(bucket).await?;
                 self.ask(call()).await
             }
+            // So SeaweedFS answers to a copy into a bucket that isn't there.
+            Err(fault)
+                if fault.status == 500
+                    && call().kind == "CopyObject"
+                    && !self.config.no_check_bucket
+                    && self.is_missing_bucket(bucket).await =>
+            {
+                self.make_bucket_once(bucket).await?;
+                self.ask(call()).await
+            }
             other => other,
         }
+    }
+
+    async fn is_missing_bucket(&self, bucket: &str) -> bool {
+        let answer = self.ask(Call::bucket("HeadBucket", Method::HEAD, bucket)).await;
+        answer.is_err_and(|fault| fault.status == 404)
     }
 
     async fn make_bucket_once(&self, bucket: &str) -> Tried<()> {

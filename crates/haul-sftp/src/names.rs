@@ -34,6 +34,14 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
     }
     let names = service.ask("Readdir", async |channel| read(channel, &path).await).await;
     match names {
+        Ok((names, dots)) if names.is_empty() && !dots => {
+            // So SeaweedFS answers also where a file is, or nothing.
+            let facts = service.facts(&path, true).await.map_err(at(OP, dir))?;
+            match facts.is_dir() {
+                true => Ok(names),
+                false => Err(at(OP, dir)(Fault::Status(status::NO_SUCH_FILE, String::new()))),
+            }
+        }
         // So servers answer where a file is.
         Err(Fault::Status(code, _)) if code != status::NO_SUCH_FILE && code != status::PERMISSION_DENIED => {
             let fault = match service.facts(&path, true).await {
@@ -43,11 +51,12 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
             };
             Err(at(OP, dir)(fault))
         }
-        other => other.map_err(at(OP, dir)),
+        other => other.map(|(names, _)| names).map_err(at(OP, dir)),
     }
 }
 
-async fn read(channel: &Claim, path: &[u8]) -> Result<Vec<Name>, Fault> {
+/// The names, and whether the directory's own was among them.
+async fn read(channel: &Claim, path: &[u8]) -> Result<(Vec<Name>, bool), Fault> {
     let handle = Handle::opened(channel, channel.ask(&Request::Opendir(path))).await?;
     let (mut all, mut asked, mut ahead, mut bytes) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0, 0);
     loop {
@@ -70,8 +79,10 @@ async fn read(channel: &Claim, path: &[u8]) -> Result<Vec<Name>, Fault> {
         }
     }
     pool::done(handle.close()).await?;
+    let count = all.len();
     all.retain(|name| !matches!(&name.name[..], b"." | b".."));
-    Ok(all)
+    let dots = all.len() < count;
+    Ok((all, dots))
 }
 
 /// A server that has come to its end and begins again.

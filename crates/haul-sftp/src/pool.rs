@@ -10,7 +10,7 @@ use haul_ssh::{Remote, Ssh};
 use std::{
     ops::Deref,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -59,6 +59,8 @@ pub struct Pool {
     write_len: AtomicU32,
     /// Sessions that were begun.
     begun: AtomicUsize,
+    /// See [`Pool::keeps_at_close`].
+    keeps_at_close: OnceLock<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +112,31 @@ impl Pool {
             read_len: AtomicU32::new(chunk.unwrap_or(SURE).min(SURE)),
             write_len: AtomicU32::new(chunk.unwrap_or(SURE).min(SURE)),
             begun: AtomicUsize::new(0),
+            keeps_at_close: OnceLock::new(),
         }
+    }
+
+    /// Whether a file that was opened to be written is there only once it is closed, and then with what came through this opening alone:
+    /// SeaweedFS's server does so. `None` as long as no new file was opened.
+    pub fn keeps_at_close(&self) -> Option<bool> {
+        self.keeps_at_close.get().copied()
+    }
+
+    /// Finds that out by a file that was just made.
+    ///
+    /// Errors: no answer.
+    pub async fn learn_when_it_keeps(&self, made: &Handle) -> Result<bool, Fault> {
+        if let Some(known) = self.keeps_at_close() {
+            return Ok(known);
+        }
+        let late = match made.channel.hello.is_in_order() {
+            true => false,
+            false => match attrs(made.channel.ask(&Request::Fstat(&made.name))).await {
+                Err(fault @ Fault::Lost(_)) => return Err(fault),
+                told => told.is_err_and(|fault| fault.is(status::NO_SUCH_FILE)),
+            },
+        };
+        Ok(*self.keeps_at_close.get_or_init(|| late))
     }
 
     /// Bytes of a request to read.

@@ -9,7 +9,7 @@ use crate::{
     read,
     service::{Service, Turn, Wish, at, version},
     shell,
-    wire::{Attrs, Request, open, status},
+    wire::{Attrs, Hello, Request, open, status},
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
@@ -114,11 +114,18 @@ impl Inner {
     /// The open file on the session of a turn.
     async fn handle(&self, turn: &Turn) -> Result<Arc<Handle>, Fault> {
         let channel = &turn.claim;
-        if let Some(handle) = self.state().handles.get(&channel.number) {
-            return Ok(handle.clone());
+        if let Some(handle) = self.opened(channel.number)? {
+            return Ok(handle);
         }
         let mut made = self.made.lock().await;
+        if let Some(handle) = self.opened(channel.number)? {
+            return Ok(handle);
+        }
         let handle = match *made {
+            true if self.is_alone(turn) => {
+                let message = "the server keeps only what comes through one opening of a file, and that was closed";
+                return Err(self.error(message, ErrorKind::Io).into());
+            }
             true => {
                 drop(made);
                 Handle::opened(channel, channel.ask(&Request::Open(&self.path, open::WRITE, Attrs::default()))).await?
@@ -134,16 +141,46 @@ impl Inner {
         Ok(self.state().handles.entry(channel.number).or_insert(handle).clone())
     }
 
+    /// What is open on a session; where one opening has to do, that one.
+    ///
+    /// Errors: that one is lost.
+    fn opened(&self, session: u64) -> Result<Option<Arc<Handle>>, Fault> {
+        let state = self.state();
+        let own = state.handles.get(&session);
+        let handle = match own.or_else(|| state.handles.values().next()) {
+            Some(handle) if own.is_some() || self.is_alone_on(&handle.channel.hello) => handle,
+            _ => return Ok(None),
+        };
+        if own.is_none() && handle.channel.is_dead() {
+            let message = "the session that wrote it is lost, and with it what was written";
+            return Err(self.error(message, ErrorKind::Io).into());
+        }
+        Ok(Some(handle.clone()))
+    }
+
+    /// All of it must come through one opening of the file. Of a file in place that is there already nobody can find out.
+    fn is_alone(&self, turn: &Turn) -> bool {
+        self.is_alone_on(&turn.claim.hello)
+    }
+
+    fn is_alone_on(&self, hello: &Hello) -> bool {
+        self.service.pool.keeps_at_close().unwrap_or(self.spec.inplace && !hello.is_in_order())
+    }
+
     async fn create(&self, turn: &Turn) -> Result<Handle, Fault> {
         let parent = self.key.parent();
-        match self.try_create(turn).await {
+        let handle = match self.try_create(turn).await {
             Err(fault) if fault.is(status::NO_SUCH_FILE) => {
                 self.service.forget(&parent);
                 change::make_dir(&self.service, &parent).await?;
-                self.try_create(turn).await
+                self.try_create(turn).await?
             }
-            other => other,
+            other => other?,
+        };
+        if self.state().created {
+            self.service.pool.learn_when_it_keeps(&handle).await?;
         }
+        Ok(handle)
     }
 
     async fn try_create(&self, turn: &Turn) -> Result<Handle, Fault> {
@@ -236,7 +273,7 @@ impl Inner {
             let handle = self.handle(&turn).await?;
             let answers = self.send(&turn, &handle, offset, &payload, &mut hasher).await?;
             // A server that does all in order gets the rest in the same breath.
-            match whole && is_in_order(&turn) {
+            match whole && turn.claim.hello.is_in_order() {
                 true => {
                     let wish = self.wish(&Late::default())?;
                     self.state().handles.remove(&turn.claim.number);
@@ -280,7 +317,7 @@ impl Inner {
         let mut answers: VecDeque<Answer> = VecDeque::new();
         while left > 0 {
             let len = u64::from(self.service.pool.write_len()).min(left) as u32;
-            let room = turn.claim.room(len).await;
+            let room = handle.channel.room(len).await;
             let (mut content, mut got) = (Vec::new(), 0);
             while got < len as usize {
                 if held.is_empty() {
@@ -291,7 +328,7 @@ impl Inner {
                 hasher.iter_mut().for_each(|hasher| hasher.update(&piece));
                 content.push(piece);
             }
-            answers.push_back(turn.claim.write(&handle.name, at, content, room));
+            answers.push_back(handle.channel.write(&handle.name, at, content, room));
             (at, left) = (at + u64::from(len), left - u64::from(len));
             turn.moved(len.into());
             // What went wrong is known as early as can be.
@@ -322,7 +359,8 @@ impl Inner {
             true => Some(channel.ask_slow(&Request::Extended("fsync@openssh.com", &[&handle.name]))),
             false => None,
         };
-        let facts = channel.ask(&Request::Fstat(&handle.name));
+        // Others than those that do all in order may keep something else than they say while it is open.
+        let facts = channel.hello.is_in_order().then(|| channel.ask(&Request::Fstat(&handle.name)));
         let closed = channel.ask(&Request::Close(&handle.name));
         handle.is_closed();
         settled(before).await?;
@@ -339,8 +377,37 @@ impl Inner {
         if let Some(synced) = synced {
             pool::done(synced).await?;
         }
-        let facts = pool::attrs(facts).await?;
+        let early = match facts {
+            Some(facts) => Some(pool::attrs(facts).await?),
+            None => None,
+        };
         pool::done(closed).await?;
+        match early {
+            Some(facts) => self.whole(facts, size),
+            None => self.whole(pool::attrs(channel.ask(&Request::Lstat(&self.path))).await?, size),
+        }
+    }
+
+    /// The same where a file is there only once it is closed.
+    async fn finish_closed(&self, turn: &Turn, wish: &Wish, size: u64) -> Result<Attrs, Fault> {
+        let channel = &turn.claim;
+        if let Some(owner) = wish.owner {
+            let attrs = Attrs { owner: Some(owner), ..Attrs::default() };
+            match pool::done(channel.ask(&Request::Setstat(&self.path, attrs))).await {
+                Err(fault @ Fault::Lost(_)) => return Err(fault),
+                Err(fault) => tracing::debug!(key = %self.key, ?fault, "can't set the owner"),
+                Ok(()) => {}
+            }
+        }
+        let cut = self.longer.load(Ordering::Relaxed).then_some(size);
+        let attrs = Attrs { size: cut, ..wish.attrs };
+        if attrs != Attrs::default() {
+            pool::done(channel.ask(&Request::Setstat(&self.path, attrs))).await?;
+        }
+        self.whole(pool::attrs(channel.ask(&Request::Lstat(&self.path))).await?, size)
+    }
+
+    fn whole(&self, facts: Attrs, size: u64) -> Result<Attrs, Fault> {
         match facts.size {
             Some(there) if there == size => Ok(facts),
             there => {
@@ -406,6 +473,10 @@ impl Inner {
         let result = async {
             let mut handles: Vec<Arc<Handle>> = std::mem::take(&mut self.state().handles).into_values().collect();
             handles.retain(|handle| !handle.channel.is_dead());
+            if handles.is_empty() && self.is_alone(&turn) && *self.made.lock().await {
+                // An earlier try has closed it: opened again it would be empty.
+                return self.finish_closed(&turn, wish, size).await;
+            }
             let last = match handles.pop() {
                 Some(last) => last,
                 None => {
@@ -419,6 +490,10 @@ impl Inner {
             for closed in closing {
                 pool::done(closed).await?;
             }
+            if self.is_alone(&turn) {
+                pool::done(last.close()).await?;
+                return self.finish_closed(&turn, wish, size).await;
+            }
             self.finish(&last, wish, size, VecDeque::new()).await
         };
         let result = result.await;
@@ -427,7 +502,12 @@ impl Inner {
     }
 
     async fn remove(&self) -> Result<()> {
-        self.state().handles.clear();
+        let handles = std::mem::take(&mut self.state().handles);
+        for handle in handles.values().filter(|handle| self.is_alone_on(&handle.channel.hello)) {
+            // It is there from then on.
+            let _ = pool::done(handle.close()).await;
+        }
+        drop(handles);
         let made = *self.made.lock().await;
         if !made || self.spec.inplace && !self.state().created {
             // In place it is the user's file.
@@ -435,12 +515,6 @@ impl Inner {
         }
         change::remove(&self.service, &self.path, &self.key).await
     }
-}
-
-/// A server that does one request after another, as OpenSSH's and ProFTPD's do: others may set a time before bytes come that were
-/// sent before it, and which change it.
-fn is_in_order(turn: &Turn) -> bool {
-    turn.claim.hello.has("fsync@openssh.com", "1")
 }
 
 async fn settled(answers: VecDeque<Answer>) -> Result<(), Fault> {
@@ -525,6 +599,11 @@ pub async fn resume(
     let facts = service.facts(&service.path(&temp)?, false).await.map_err(at(OP, key))?;
     let most = spec.size.filter(|_| !spec.size_may_differ).unwrap_or(u64::MAX);
     let Some(size) = facts.size.filter(|size| facts.is_file() && *size <= most) else { return Err(gone()) };
+    if keeps_at_close(service, key, &spec).await.map_err(at(OP, key))? {
+        // What was there would be replaced by what is written now.
+        change::remove(service, &service.path(&temp)?, key).await?;
+        return Err(gone());
+    }
     let own = service.facts(&service.path(key)?, false).await;
     let there = match own {
         Err(Fault::Lost(error)) => return Err(error.with_key(key)),
@@ -543,6 +622,27 @@ pub async fn resume(
         (state.there, state.created) = (there, true);
     }
     Ok((Box::new(FileWrite(Arc::new(inner))), hashed.into_iter().chain(read.into_iter().flatten()).collect()))
+}
+
+/// See [`Pool::keeps_at_close`](pool::Pool::keeps_at_close); where nobody knows yet, an empty hidden file shows it.
+async fn keeps_at_close(service: &Arc<Service>, key: &Key, spec: &WriteSpec) -> Result<bool, Fault> {
+    if let Some(known) = service.pool.keeps_at_close() {
+        return Ok(known);
+    }
+    let path = service.path(&beside(key, &hidden::new(key.name(), &spec.partial_suffix)))?;
+    let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
+    let asked = async |channel: &pool::Claim| {
+        let made = Handle::opened(channel, channel.ask(&Request::Open(&path, flags, Attrs::default()))).await?;
+        let known = service.pool.learn_when_it_keeps(&made).await?;
+        pool::done(made.close()).await?;
+        Ok(known)
+    };
+    let known = match service.pool.hello().await?.is_in_order() {
+        true => return Ok(false),
+        false => service.ask("Write", asked).await?,
+    };
+    change::remove(service, &path, key).await?;
+    Ok(known)
 }
 
 /// The parts whose hashes a command there found, and those of which it can say nothing. What it found to be otherwise is neither.

@@ -118,6 +118,12 @@ impl Hello {
 }
 
 impl Hello {
+    /// True for a server that does one request after another, as OpenSSH's does: others may set a time before bytes come that were sent
+    /// before it, and which change it.
+    pub fn is_in_order(&self) -> bool {
+        self.has("fsync@openssh.com", "1")
+    }
+
     /// True for a server that several sessions on one connection stop for good, whatever the client: ProFTPD's `mod_sftp`, which tells
     /// which versions it speaks.
     pub fn takes_one_session(&self) -> bool {

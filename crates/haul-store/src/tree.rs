@@ -26,7 +26,8 @@ pub type Wanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 /// A store that answers for one directory at a time.
 pub trait Folders: Send + Sync + 'static {
     /// What is directly in the directory `dir` (a key that ends in `/`, or the root's), all of it that is `wanted`; more does no
-    /// harm. Keys are whole, those of directories end in `/`.
+    /// harm. Keys are whole, those of directories end in `/`. Where [`Folders::has_dirs`] says no, the directory itself is among them
+    /// if it is a thing of its own all the same: then it is told too.
     ///
     /// Errors: `NotFound` or `DirNotFound` when it is missing.
     fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>>;
@@ -142,7 +143,7 @@ impl Walk {
             return;
         }
         match self.ask(base.clone()).await {
-            Ok(entries) => self.enter(entries),
+            Ok(entries) => self.enter(&base, entries),
             Err(error) if base.is_root() => self.fail_all(error),
             Err(error) if is_missing(&error) => self.prove_missing(base, error).await,
             Err(error) => self.lose(Lost::below(&base), error),
@@ -212,10 +213,10 @@ impl Walk {
         }
     }
 
-    fn enter(&mut self, mut entries: Vec<Found>) {
+    fn enter(&mut self, dir: &Key, mut entries: Vec<Found>) {
         entries.retain(|found| {
             let key = found.key();
-            (self.wanted)(key.as_bytes()) && (!key.is_dir() || self.request.descends(key.as_bytes()))
+            key != dir && (self.wanted)(key.as_bytes()) && (!key.is_dir() || self.request.descends(key.as_bytes()))
         });
         entries.sort_unstable_by(|a, b| a.key().cmp(b.key()));
         self.stack.push(Frame { entries: entries.into(), ahead: VecDeque::new(), looked: 0 });
@@ -231,7 +232,13 @@ impl Walk {
                 return;
             }
             match asked.await {
-                Ok(entries) => self.enter(entries),
+                Ok(mut entries) => {
+                    let own = entries.iter().position(|found| *found.key() == dir && !self.folders.has_dirs());
+                    if let Some(Found::Entry(own)) = own.map(|at| entries.swap_remove(at)) {
+                        self.tell(own);
+                    }
+                    self.enter(&dir, entries);
+                }
                 // It was listed: that the server now says it is missing proves nothing of what was in it.
                 Err(error) => self.lose(Lost::below(&dir), error),
             }
@@ -246,17 +253,22 @@ impl Walk {
                 return self.lose(Lost { from: key, to }, error);
             }
         };
-        if self.request.after.as_ref().is_none_or(|after| entry.key > *after) {
-            if self.request.limit.is_some_and(|limit| self.told >= limit.max(1)) {
-                self.flush();
-                self.state = State::Done;
-                return;
-            }
-            self.told += 1;
-            self.batch.push(entry);
-            if self.batch.len() >= BATCH {
-                self.flush();
-            }
+        self.tell(entry);
+    }
+
+    fn tell(&mut self, entry: Entry) {
+        if self.request.after.as_ref().is_some_and(|after| entry.key <= *after) {
+            return;
+        }
+        if self.request.limit.is_some_and(|limit| self.told >= limit.max(1)) {
+            self.flush();
+            self.state = State::Done;
+            return;
+        }
+        self.told += 1;
+        self.batch.push(entry);
+        if self.batch.len() >= BATCH {
+            self.flush();
         }
     }
 
@@ -296,7 +308,7 @@ impl Walk {
 /// Errors: `Invalid` when an entry isn't directly in the directory, or two are of one name.
 fn complete(dir: &Key, entries: Vec<Found>) -> Result<Vec<Found>> {
     let mut seen = BTreeSet::new();
-    for key in entries.iter().map(Found::key) {
+    for key in entries.iter().map(Found::key).filter(|key| dir.is_root() || *key != dir) {
         let name = key.path().strip_prefix(dir.as_bytes()).unwrap_or_default();
         let wrong = match () {
             () if is_odd(name) || name.contains(&b'/') => "the server listed a name that can't be in this directory",
@@ -327,6 +339,8 @@ mod tests {
     struct Made {
         folders: BTreeMap<&'static str, Vec<&'static str>>,
         broken: BTreeMap<&'static str, ErrorKind>,
+        /// Directories aren't things of their own.
+        flat: bool,
     }
 
     impl Folders for Made {
@@ -349,6 +363,10 @@ mod tests {
                     .collect()),
             };
             Box::pin(async { answer })
+        }
+
+        fn has_dirs(&self) -> bool {
+            !self.flat
         }
     }
 
@@ -431,6 +449,22 @@ mod tests {
         assert_eq!(told, PATH / 100 + 1);
         let message = "its path is longer than 16384 bytes: the server lists directories without an end";
         assert_eq!(failed, [message]);
+    }
+
+    #[tokio::test]
+    async fn a_marker_tells_its_directory_where_there_are_no_directories() {
+        let tree = || Made {
+            flat: true,
+            ..made(&[("", &["d/", "e/", "z"]), ("d/", &["", "x/", "y"]), ("d/x/", &["1"]), ("e/", &["2"])])
+        };
+        assert_eq!(told(tree(), ListRequest::all()).await, ["d/", "d/x/1", "d/y", "e/2", "z", "end"]);
+        let below = ListRequest { prefix: "d/".into(), ..ListRequest::all() };
+        assert_eq!(told(tree(), below).await, ["d/x/1", "d/y", "end"]);
+        let after = ListRequest { after: Some(Key::new("d/")), ..ListRequest::all() };
+        assert_eq!(told(tree(), after).await, ["d/x/1", "d/y", "e/2", "z", "end"]);
+        let few = ListRequest { limit: Some(2), ..ListRequest::all() };
+        assert_eq!(told(tree(), few).await, ["d/", "d/x/1"]);
+        assert_eq!(told(tree(), ListRequest::dir("d/")).await, ["d/x/", "d/y", "end"]);
     }
 
     #[tokio::test]

@@ -130,7 +130,7 @@ impl Web {
         }
         let fault = Fault::answer(status, &headers, None);
         pass.end(fault.outcome());
-        if fault.kind == ErrorKind::Busy {
+        if fault.kind == ErrorKind::Busy && !fault.is_locked() {
             self.meters.throttled();
         }
         Err(fault)
@@ -161,7 +161,7 @@ impl Web {
             }
             let fault = Fault::answer(status, &headers, None);
             pass.end(fault.outcome());
-            if fault.kind == ErrorKind::Busy {
+            if fault.kind == ErrorKind::Busy && !fault.is_locked() {
                 self.meters.throttled();
             }
             return Err(fault);

@@ -28,6 +28,7 @@ pub mod peers;
 pub mod proftpd;
 pub mod proxy;
 pub mod relay;
+pub mod seaweed;
 pub mod serve;
 pub mod servers;
 mod spoils;

@@ -4,6 +4,7 @@ use std::{
     env, fs,
     io::Write as _,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 /// The workspace's folder.
@@ -55,4 +56,14 @@ pub fn own(program: &str) -> Option<PathBuf> {
         skip(&format!("{program} isn't built: cargo build -p haul-testkit"));
     }
     found
+}
+
+/// Makes a key for ssh, and beside it (`.pub`) its public part.
+///
+/// Panics if it can't be made.
+pub fn ssh_key(path: &Path, passphrase: &str) {
+    let mut command = Command::new("ssh-keygen");
+    command.args(["-q", "-t", "ed25519", "-N", passphrase, "-f"]).arg(path);
+    let status = command.stdin(Stdio::null()).status().expect("ssh-keygen runs");
+    assert!(status.success(), "ssh-keygen made no key");
 }

@@ -1,6 +1,9 @@
 //! ProFTPD with its `mod_sftp`, another make of SFTP server, on a port of loopback. It runs as root only.
 
-use crate::{lab::temporary, peers, sshd::key};
+use crate::{
+    lab::temporary,
+    peers::{self, ssh_key},
+};
 use std::{
     fs,
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -40,8 +43,8 @@ impl ProFtpd {
         let dir = temporary("haul-proftpd-").expect("a folder");
         let (at, root) = (|name: &str| dir.path().join(name), dir.path().display().to_string());
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
-        key(&at("host"), "");
-        key(&at("id"), "");
+        ssh_key(&at("host"), "");
+        ssh_key(&at("id"), "");
         fs::create_dir(at("data")).expect("a folder");
         chown(at("data"), Some(USER), Some(USER)).expect("root may");
         let public = Command::new("ssh-keygen").args(["-e", "-m", "RFC4716", "-f"]).arg(at("id.pub")).output();

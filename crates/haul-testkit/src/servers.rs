@@ -1,7 +1,7 @@
 //! Real S3 servers of several makes: one of each for each test program, a bucket for each test. They listen on loopback, end
 //! with the program, and keep nothing. What haul does with one make it must do with all: see `haul-cli/tests/servers`.
 
-use crate::{folder::temporary, peers};
+use crate::{folder::temporary, peers, seaweed::Gateways};
 use std::{
     collections::BTreeMap,
     fs,
@@ -51,11 +51,13 @@ pub enum Make {
     Moto,
     /// S3Proxy over a folder.
     S3Proxy,
+    /// SeaweedFS with all its gateways.
+    Seaweed,
 }
 
 impl Make {
     /// All of them.
-    pub const ALL: [Make; 5] = [Make::Minio, Make::Versity, Make::Rclone, Make::Moto, Make::S3Proxy];
+    pub const ALL: [Make; 6] = [Make::Minio, Make::Versity, Make::Rclone, Make::Moto, Make::S3Proxy, Make::Seaweed];
 
     /// Its name for people.
     pub fn name(self) -> &'static str {
@@ -65,6 +67,7 @@ impl Make {
             Make::Rclone => "rclone serve s3",
             Make::Moto => "moto",
             Make::S3Proxy => "S3Proxy",
+            Make::Seaweed => "SeaweedFS",
         }
     }
 
@@ -76,14 +79,18 @@ impl Make {
             Make::Rclone => "rclone",
             Make::Moto => "moto_server",
             Make::S3Proxy => "s3proxy",
+            Make::Seaweed => "weed",
         }
     }
 
-    /// The command that serves `root/data` at this address.
-    fn command(self, program: &Path, address: SocketAddr, root: &Path) -> io::Result<Command> {
+    /// The command that serves `root/data` at this address, and where else it serves.
+    fn command(self, program: &Path, address: SocketAddr, root: &Path) -> io::Result<(Command, Option<Gateways>)> {
         let (at, data) = (address.to_string(), root.join("data"));
         let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "keeper"]).arg(root).arg(program);
+        command.args(["-c", KEEPER, "keeper"]).arg(root);
+        if self != Make::Seaweed {
+            command.arg(program);
+        }
         match self {
             Make::Minio => {
                 command.args(["server", "--quiet", "--address", &at]).arg(data);
@@ -120,8 +127,13 @@ impl Make {
                 fs::write(&properties, text)?;
                 command.arg("--properties").arg(properties);
             }
+            Make::Seaweed => {
+                let gateways = Gateways::new(root, ACCESS_KEY, SECRET_KEY)?;
+                gateways.run(program, address, &mut command);
+                return Ok((command, Some(gateways)));
+            }
         }
-        Ok(command)
+        Ok((command, None))
     }
 
     /// Whether an answer to a stranger's request for `/` means that it serves S3 now.
@@ -141,6 +153,8 @@ pub struct Server {
     pub make: Make,
     /// Where it listens: 127.0.0.1 and its port.
     pub address: SocketAddr,
+    /// Where SeaweedFS serves besides.
+    pub gateways: Option<Gateways>,
     root: PathBuf,
     keeper: Child,
     life: Option<ChildStdin>,
@@ -175,28 +189,19 @@ impl Server {
         let root = temporary("haul-server-")?.keep();
         fs::create_dir(root.join("data"))?;
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let mut command = make.command(program, address, &root)?;
+        let (mut command, gateways) = make.command(program, address, &root)?;
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let life = keeper.stdin.take();
-        let server = Server { make, address, root, keeper, life, buckets: AtomicU32::new(0) };
+        let server = Server { make, address, gateways, root, keeper, life, buckets: AtomicU32::new(0) };
         for _ in 0..600 {
-            let answered = server.ask("GET / HTTP/1.0\r\n");
-            if answered.is_ok_and(|status| make.is_ready(&status)) {
+            let answered = ask(address, "GET / HTTP/1.0\r\n");
+            let all = server.gateways.as_ref().is_none_or(Gateways::listen);
+            if all && answered.is_ok_and(|status| make.is_ready(&status)) {
                 return Ok(server);
             }
             thread::sleep(Duration::from_millis(100));
         }
         Err(io::Error::other(format!("{} on {address} is not ready", make.name())))
-    }
-
-    /// Sends a request of these lines without a body and gives the answer's status.
-    fn ask(&self, lines: &str) -> io::Result<[u8; 3]> {
-        let mut socket = TcpStream::connect(self.address)?;
-        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
-        write!(socket, "{lines}Host: {}\r\n\r\n", self.address)?;
-        let mut head = [0; 12];
-        socket.read_exact(&mut head)?;
-        Ok([head[9], head[10], head[11]])
     }
 
     /// `http://127.0.0.1:PORT`.
@@ -219,8 +224,11 @@ impl Server {
             assert!(number < POOL, "more than {POOL} buckets");
         } else if self.make == Make::Moto {
             // It asks nobody who he is.
-            let made = self.ask(&format!("PUT /{name} HTTP/1.0\r\nContent-Length: 0\r\n")).expect("bucket");
+            let made = ask(self.address, &format!("PUT /{name} HTTP/1.0\r\nContent-Length: 0\r\n")).expect("bucket");
             assert_eq!(&made, b"200", "bucket {name}");
+        } else if let Some(gateways) = &self.gateways {
+            let lines = format!("POST /buckets/{name}/ HTTP/1.0\r\nContent-Length: 0\r\n");
+            assert_eq!(&ask(gateways.filer, &lines).expect("bucket"), b"201", "bucket {name}");
         } else {
             // A folder in the root of what it serves is a bucket.
             fs::create_dir(self.root.join("data").join(&name)).expect("bucket");
@@ -232,6 +240,16 @@ impl Server {
     pub fn log(&self) -> String {
         fs::read(self.root.join("log")).map_or_else(|e| e.to_string(), |log| String::from_utf8_lossy(&log).into_owned())
     }
+}
+
+/// Sends a request of these lines without a body and gives the answer's status.
+fn ask(address: SocketAddr, lines: &str) -> io::Result<[u8; 3]> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(socket, "{lines}Host: {address}\r\n\r\n")?;
+    let mut head = [0; 12];
+    socket.read_exact(&mut head)?;
+    Ok([head[9], head[10], head[11]])
 }
 
 impl Drop for Server {

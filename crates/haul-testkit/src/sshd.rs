@@ -1,7 +1,10 @@
 //! OpenSSH's server without a port: each connection is an `sshd -i` of its own, which ssh starts as its ProxyCommand; or one that
 //! listens on loopback. Its user is who runs the test.
 
-use crate::{lab::temporary, peers};
+use crate::{
+    lab::temporary,
+    peers::{self, ssh_key},
+};
 use std::{
     fs,
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -52,8 +55,8 @@ impl Sshd {
         }
         let dir = temporary("haul-sshd-").expect("a folder");
         let at = |name: &str| dir.path().join(name);
-        key(&at("host"), "");
-        key(&at("id"), setup.passphrase.as_deref().unwrap_or_default());
+        ssh_key(&at("host"), "");
+        ssh_key(&at("id"), setup.passphrase.as_deref().unwrap_or_default());
         fs::create_dir(at("data")).expect("a folder");
         let root = dir.path().display().to_string();
         let own = setup.lines.iter().any(|line| line.trim_start().starts_with("Subsystem"));
@@ -145,13 +148,6 @@ impl Sshd {
     pub fn logins(&self) -> usize {
         self.log().lines().filter(|line| line.contains("Accepted ")).count()
     }
-}
-
-pub(crate) fn key(path: &Path, passphrase: &str) {
-    let mut command = Command::new("ssh-keygen");
-    command.args(["-q", "-t", "ed25519", "-N", passphrase, "-f"]).arg(path);
-    let status = command.stdin(Stdio::null()).status().expect("ssh-keygen runs");
-    assert!(status.success(), "ssh-keygen made no key");
 }
 
 impl Drop for Sshd {

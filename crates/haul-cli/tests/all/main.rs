@@ -53,6 +53,7 @@ mod rsync;
 mod s3_answers;
 mod s3_end_to_end;
 mod sbatch;
+mod seaweed;
 mod servers;
 mod settier;
 mod sftp;

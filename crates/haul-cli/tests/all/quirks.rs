@@ -102,6 +102,31 @@ fn each_row_gets_along_with_all_that_aws_checks() {
     }
 }
 
+/// All of `a/` comes before `a-b` there, and so does what is listed after a key.
+#[test]
+fn a_server_that_lists_by_directory_is_listed_whole_and_in_order() {
+    let (lab, cloud) = cloud("SeaweedFS", &[("provider", "SeaweedFS"), ("page", "3"), ("bucket", "b")], &[]);
+    let keys = ["a-b", "a.txt", "a/b", "a/c-e", "a/c/d", "a0", "b!/x", "b!y", "b/x"];
+    for (n, key) in keys.iter().enumerate() {
+        write(&lab.path("src").join(key), &noise(n as u64, 10), TIME);
+    }
+    run(&lab, &["copy", "@src", "r:b"]).ok();
+    assert_eq!(run(&lab, &["lsf", "-R", "--files-only", "r:b"]).ok().lines(), keys);
+    cloud.reset();
+    run(&lab, &["sync", "@src", "r:b", "--error-on-no-transfer"]).code(9);
+    fs::remove_file(lab.path("src/b!/x")).unwrap();
+    run(&lab, &["sync", "@src", "r:b"]).ok();
+    assert_eq!(cloud.keys("b").len(), keys.len() - 1);
+    run(&lab, &["check", "@src", "r:b"]).ok();
+    assert!(cloud.report().of("PutObject") == 0, "{:?}", cloud.report().requests);
+    // Nothing of what is in the way of a bucket's deletion is lost with it.
+    let ran = run(&lab, &["rmdir", "r:b"]).code(1);
+    assert!(ran.err.contains("bucket b is not empty"), "{}", ran.err);
+    assert_eq!(cloud.keys("b").len(), keys.len() - 1);
+    run(&lab, &["purge", "r:b"]).ok();
+    assert_eq!(run(&lab, &["lsf", "r:"]).ok().out, "");
+}
+
 #[test]
 fn a_server_that_refuses_to_tell_checksums_is_read_all_the_same() {
     for provider in ["AWS", "Minio"] {

@@ -1,7 +1,7 @@
 //! S3 servers of several makes, each row of the providers' table on each of them: what one of them takes and another refuses
 //! is found here. [`CANNOT`] says what a make can't do, with what it says itself.
 
-use haul_s3::provider::{PROVIDERS, Provider};
+use haul_s3::provider::{Checksum, PROVIDERS, Provider};
 use haul_testkit::{
     amount,
     folder::{self, assert_same, files, noise, set_mtime, write},
@@ -32,6 +32,8 @@ enum Deed {
     Checksums,
     /// Keys with this in them.
     Named(&'static str),
+    /// Keys with this in them under their own names.
+    OwnName(&'static str),
     /// Keys that differ in a double slash alone.
     DoubleSlash,
     /// UploadPartCopy.
@@ -48,6 +50,9 @@ const CANNOT: &[Cannot] = &[
     Cannot { make: Make::Versity, deed: Deed::DoubleSlash, says: "" },
     Cannot { make: Make::Rclone, deed: Deed::DoubleSlash, says: "" },
     Cannot { make: Make::S3Proxy, deed: Deed::DoubleSlash, says: "" },
+    Cannot { make: Make::Seaweed, deed: Deed::DoubleSlash, says: "" },
+    // It takes it for a slash.
+    Cannot { make: Make::Seaweed, deed: Deed::OwnName("\\"), says: "" },
     // Its router takes the line for the end of the path.
     Cannot { make: Make::Moto, deed: Deed::Named("\n"), says: "the server answered 404, but not as S3 does" },
     // It takes the request for an UploadPart without content, and answers 200 without a document.
@@ -83,7 +88,7 @@ fn row(provider: &str) -> &'static Provider {
 /// The rows of the table that this make is tried with, of those whose uploads it takes: each third one in a daily run, so that each row is
 /// on some make, and all of them in a full one.
 fn rows(make: Make) -> impl Iterator<Item = &'static str> {
-    let sends = |name: &str| matches!(name, "AWS" | "Minio");
+    let sends = |name: &str| row(name).checksum == Checksum::Crc64Nvme;
     let step = amount::rounds(3, 1) as usize;
     let place = Make::ALL.iter().position(|one| *one == make).expect("a make");
     let of_its = PROVIDERS.iter().enumerate().filter(move |(n, _)| (n + place) % step == step - 1);
@@ -205,7 +210,7 @@ fn copied_inside(make: Make, provider: &str) {
 
 /// Where the answer to a part whose checksum comes after it says nothing of it.
 fn whole_only(make: Make, provider: &str) -> bool {
-    matches!(make, Make::Moto | Make::Rclone) && matches!(provider, "AWS" | "Minio")
+    matches!(make, Make::Moto | Make::Rclone) && row(provider).checksum == Checksum::Crc64Nvme
 }
 
 /// From a server of another make, in parts that are sent on as they come.
@@ -267,7 +272,10 @@ const NAMES: &[&str] = &[
 
 fn odd_names(make: Make) {
     let Some((lab, _, bucket)) = on(make, "Other") else { return };
-    for (n, name) in NAMES.iter().enumerate() {
+    let other = |name: &str| {
+        CANNOT.iter().any(|row| row.make == make && matches!(row.deed, Deed::OwnName(part) if name.contains(part)))
+    };
+    for (n, name) in NAMES.iter().enumerate().filter(|(_, name)| !other(name)) {
         let told =
             CANNOT.iter().find(|row| row.make == make && matches!(row.deed, Deed::Named(part) if name.contains(part)));
         let Some(told) = told else {
@@ -431,4 +439,5 @@ makes! {
     rclone_serve: Rclone;
     moto: Moto;
     s3proxy: S3Proxy;
+    seaweedfs: Seaweed;
 }

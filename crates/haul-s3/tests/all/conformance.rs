@@ -1,4 +1,4 @@
-//! S3 keeps the contract, bare and through all layers, on servers of seven makes.
+//! S3 keeps the contract, bare and through all layers, on servers of several makes.
 
 use haul_store::{Links, OpenRequest, Store};
 use haul_testkit::{
@@ -114,6 +114,16 @@ async fn s3_on_s3proxy() {
         ("a_write_given_up_later_leaves_nothing", Always, "half done uploads are listed"),
     ];
     on_a_server(Make::S3Proxy, "Other", &BOTH, &NO_CONDITIONS, &except).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_on_seaweedfs() {
+    let except = [
+        ("strange_names_come_back", Always, "it drops empty parts, refuses `.` and `..`, and takes `\\` for `/`"),
+        ("only_parts_that_are_there_are_believed", Always, "its list of parts has no checksums"),
+    ];
+    // Each bucket takes it a while, and each case has one of its own.
+    on_a_server(Make::Seaweed, "SeaweedFS", &[true], &[], &except).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,6 +10,7 @@ use haul_testkit::{
     },
     peers,
     proftpd::ProFtpd,
+    servers::{Make, Server},
     sshd::{Setup, Sshd},
 };
 use std::{
@@ -97,4 +98,20 @@ async fn proftpd_keeps_the_contract() {
     let except = [("what_is_missing_is_not_found", Always, denied)];
     keeps_the_contract(&server.command(), &server.data(), &["copies_stay_inside", "copies_answer_for_each"], &except)
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn seaweedfs_keeps_the_contract() {
+    let Some(server) = Server::shared(Make::Seaweed) else { return };
+    let command = server.gateways.as_ref().expect("SFTP").ssh();
+    let closed = "it keeps a file only when it is closed, with what came through one opening of it";
+    let except = [
+        ("strange_names_come_back", Always, "it takes names of text alone"),
+        ("a_part_sent_again_replaces", Always, "it shortens no file"),
+        ("a_resumed_write_publishes_the_whole", Always, closed),
+        ("only_parts_that_are_there_are_believed", Always, closed),
+        ("a_write_that_ended_is_gone", Always, closed),
+        ("what_was_sent_is_read_back", Always, closed),
+    ];
+    keeps_the_contract(&command, Path::new("/"), &["copies_stay_inside", "copies_answer_for_each"], &except).await;
 }

@@ -8,7 +8,7 @@ use super::{
     xml,
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as B64};
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 /// From when on something written now is listed.
 pub fn listed_from(settings: &Settings, now: u64) -> u64 {
@@ -100,6 +100,31 @@ pub fn page(space: &Space, wanted: &Wanted<'_>, mut row: impl FnMut(Row<'_>)) ->
     }
 }
 
+/// The same in the order of a server that goes directory by directory.
+pub fn page_by_directory(space: &Space, wanted: &Wanted<'_>, mut row: impl FnMut(Row<'_>)) -> Option<Vec<u8>> {
+    let elements = |key: &[u8]| -> Vec<Vec<u8>> { key.split(|b| *b == b'/').map(<[u8]>::to_vec).collect() };
+    let mut rows: BTreeMap<Vec<Vec<u8>>, (Vec<u8>, Option<Facts>)> = BTreeMap::new();
+    let everything = Wanted { prefix: wanted.prefix, most: usize::MAX, now: wanted.now, ..Wanted::default() };
+    page(space, &everything, |found| {
+        let Row::Key(key, facts) = found else { return };
+        let rest = &key[wanted.prefix.len()..];
+        let folded = rest.iter().position(|b| *b == b'/').filter(|_| wanted.delimiter == b"/");
+        let name = folded.map_or(key, |at| &key[..=wanted.prefix.len() + at]);
+        rows.insert(elements(name), (name.to_vec(), folded.is_none().then_some(facts)));
+    });
+    let after = wanted.after.map(elements);
+    let later: Vec<_> =
+        rows.into_iter().filter(|(place, _)| after.as_ref().is_none_or(|after| place > after)).collect();
+    for (_, (name, facts)) in later.iter().take(wanted.most) {
+        match facts {
+            Some(facts) => row(Row::Key(name, *facts)),
+            None => row(Row::Folded(name)),
+        }
+    }
+    let last = later.get(wanted.most.checked_sub(1)?).filter(|_| later.len() > wanted.most)?;
+    Some(last.1.0.clone())
+}
+
 /// The first key after all that begin with this one; `None` when there is none.
 fn beyond(prefix: &[u8]) -> Option<Vec<u8>> {
     let at = prefix.iter().rposition(|b| *b < 0xff)?;
@@ -144,7 +169,7 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, settings: &Settings, now
     // Where the first two keys' elements end.
     let mut ends = Vec::new();
     let mut date = (u64::MAX, String::new());
-    let next = page(&bucket.space(), &wanted, |row| {
+    let row = |row: Row<'_>| {
         count += 1;
         match row {
             Row::Folded(name) => {
@@ -178,7 +203,11 @@ pub fn answer(op: Op, bucket: &Bucket, target: &Target, settings: &Settings, now
                 }
             }
         }
-    });
+    };
+    let next = match quirks.has(Quirk::ByDirectory) {
+        true => page_by_directory(&bucket.space(), &wanted, row),
+        false => page(&bucket.space(), &wanted, row),
+    };
     let mut text = format!("{}<ListBucketResult {}><Name>", xml::HEAD, xml::SPACE);
     xml::escape(&target.bucket, &mut text);
     text.push_str("</Name>");

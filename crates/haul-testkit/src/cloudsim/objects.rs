@@ -145,7 +145,7 @@ impl Asked<'_> {
     }
 
     fn delete_bucket(&self) -> Done {
-        if !self.bucket()?.space().is_empty() {
+        if !self.bucket()?.space().is_empty() && !self.settings.quirks.has(Quirk::DeletesFullBuckets) {
             return Err(NOT_EMPTY);
         }
         self.cloud.drop_bucket(&self.target.bucket);

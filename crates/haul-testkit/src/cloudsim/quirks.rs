@@ -55,6 +55,10 @@ quirks! {
     NoKeyCount = "no-key-count",
     /// KeyCount is one more than there are.
     WrongKeyCount = "wrong-key-count",
+    /// Listings go directory by directory: all of `a/` before `a-b`, and what comes after a key too.
+    ByDirectory = "by-directory",
+    /// DeleteBucket deletes a bucket with all that is in it.
+    DeletesFullBuckets = "deletes-full-buckets",
     /// ListParts is answered with 500.
     NoListParts = "no-list-parts",
     /// UploadPartCopy doesn't look at the range: each part is all of the source.
@@ -103,8 +107,8 @@ impl fmt::Display for Quirks {
 /// Clouds, their regions, and the strictest of what their documentation or their answers say.
 const PROVIDERS: &[(&str, &str, &[Quirk])] = {
     use Quirk::{
-        EqualParts, IgnoresChecksums, NoBatchDelete, NoConditions, NoLocation, NoPartCopy, RefusesChecksumMode,
-        RefusesChecksums,
+        ByDirectory, DeletesFullBuckets, EqualParts, IgnoresChecksums, NoBatchDelete, NoConditions, NoLocation,
+        NoPartCopy, RefusesChecksumMode, RefusesChecksums,
     };
     &[
         ("AWS", "us-east-1", &[]),
@@ -115,6 +119,7 @@ const PROVIDERS: &[(&str, &str, &[Quirk])] = {
         ("Wasabi", "us-east-1", &[IgnoresChecksums, NoConditions]),
         ("DigitalOcean", "us-east-1", &[IgnoresChecksums, NoConditions, NoLocation]),
         ("GCS", "auto", &[RefusesChecksums, NoConditions, NoBatchDelete, NoPartCopy]),
+        ("SeaweedFS", "us-east-1", &[ByDirectory, DeletesFullBuckets]),
         ("Other", "us-east-1", &[RefusesChecksums, RefusesChecksumMode, NoConditions]),
     ]
 };
@@ -145,6 +150,7 @@ mod tests {
             assert_eq!(quirks.has(Quirk::NoConditions), !row.conditional, "{}", row.name);
             assert_eq!(quirks.has(Quirk::NoBatchDelete), !row.batch_delete, "{}", row.name);
             assert_eq!(quirks.has(Quirk::NoPartCopy), !row.part_copy, "{}", row.name);
+            assert_eq!(quirks.has(Quirk::ByDirectory), row.lists_by_directory, "{}", row.name);
             assert_eq!(quirks.has(Quirk::PlainListings), !row.url_encoded_listings, "{}", row.name);
             // GCS takes one, and its region is none.
             assert_eq!(quirks.has(Quirk::NoLocation), !row.location_constraint, "{}", row.name);

@@ -11,6 +11,7 @@ use haul_testkit::{
         Except,
     },
     peers,
+    servers::{self, Server},
     web_servers::{Make, WebServer},
 };
 use std::{
@@ -52,11 +53,15 @@ const WHOLE: [&str; 7] = [
 
 async fn keeps_the_contract(make: Make, vendor: &str, more: &[&str], except: &[Except]) {
     let Some(server) = WebServer::start(make) else { return };
+    keeps_it_at(&server.url(), &|| server.log(), vendor, more, except).await;
+}
+
+async fn keeps_it_at(url: &str, log: &dyn Fn() -> String, vendor: &str, more: &[&str], except: &[Except]) {
     let number = AtomicUsize::new(0);
     let root = || async {
         let path = format!("root {}/in/here", number.fetch_add(1, Ordering::Relaxed));
-        let store = open(&server, vendor, &path);
-        store.make_dir(&Key::new(""), &Default::default()).await.unwrap_or_else(|e| panic!("{e:?}\n{}", server.log()));
+        let store = open_at(url, &path, &[("vendor", vendor)]);
+        store.make_dir(&Key::new(""), &Default::default()).await.unwrap_or_else(|e| panic!("{e:?}\n{}", log()));
         store
     };
     let summary = conformance::run_except(root, except).await;
@@ -66,6 +71,8 @@ async fn keeps_the_contract(make: Make, vendor: &str, more: &[&str], except: &[E
     let surprises: Vec<_> = skipped.iter().filter(|name| !known(name)).collect();
     assert!(surprises.is_empty(), "skipped too: {surprises:?}");
 }
+
+const SECONDS: &str = "it tells size and time in whole seconds alone: two files of one size within a second are one";
 
 pub const NO_TIMES: [&str; 9] = [
     "what_was_sent_is_read_back",
@@ -81,11 +88,10 @@ pub const NO_TIMES: [&str; 9] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nginx_keeps_the_contract() {
-    let seconds = "it tells size and time in whole seconds alone: two files of one size within a second are one";
     let except = [
         ("strange_names_come_back", Always, "its listings leave out the name `...`"),
-        ("a_stale_version_is_refused", AtTimes, seconds),
-        ("replacing_gives_a_new_version", AtTimes, seconds),
+        ("a_stale_version_is_refused", AtTimes, SECONDS),
+        ("replacing_gives_a_new_version", AtTimes, SECONDS),
     ];
     keeps_the_contract(Make::Nginx, "other", &NO_TIMES, &except).await;
 }
@@ -103,6 +109,18 @@ async fn rclone_keeps_the_contract() {
         ("writers_of_one_key_dont_mix", AtTimes, "it refuses one of two who write at once with 423, to be tried again"),
     ];
     keeps_the_contract(Make::RcloneDav, "rclone", &NO_TIMES, &except).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn seaweedfs_keeps_the_contract() {
+    let Some(server) = Server::shared(servers::Make::Seaweed) else { return };
+    let url = server.gateways.as_ref().expect("WebDAV").webdav();
+    let except = [
+        ("a_stale_version_is_refused", AtTimes, SECONDS),
+        ("replacing_gives_a_new_version", AtTimes, SECONDS),
+        ("writers_of_one_key_dont_mix", AtTimes, "it refuses one of two who write at once with 423, to be tried again"),
+    ];
+    keeps_it_at(&url, &|| server.log(), "other", &NO_TIMES, &except).await;
 }
 
 pub fn clean(dry_run: bool) -> Cleanup {
