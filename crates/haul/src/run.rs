@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 ///
 /// Errors are in the report: one file's error never stops the others, but any error keeps a sync from deleting.
 pub async fn run(job: Job, cx: Cx) -> Report {
-    Run::new(job, cx, None).to_end(Task::Whole).await
+    Run::new(job, cx, None).complete(Task::Whole).await
 }
 
 /// Runs a job over the part of its keys that [`haul_core::job::Listing::part`] says, to its end or to where `reins` pause it. Runs
@@ -37,7 +37,7 @@ pub async fn run(job: Job, cx: Cx) -> Report {
 /// are looked for within a part only, and directories through which a cut goes are finished by a run over
 /// [`haul_core::part::Part::Dirs`], after all others.
 pub async fn run_part(job: Job, cx: Cx, reins: Reins) -> PartReport {
-    let report = Run::new(job, cx, Some(reins.clone())).to_end(Task::Whole).await;
+    let report = Run::new(job, cx, Some(reins.clone())).complete(Task::Whole).await;
     let reached = reins.take();
     let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
     PartReport { report, reached: if cut { Reached::Unknown } else { reached } }
@@ -45,7 +45,7 @@ pub async fn run_part(job: Job, cx: Cx, reins: Reins) -> PartReport {
 
 /// Brings over one file under a name of its own (`copyto`, `moveto`, `copy FILE DIR`).
 pub async fn run_one(job: Job, cx: Cx, from: &Key, to: &Key) -> Report {
-    Run::new(job, cx, None).to_end(Task::One { from, to }).await
+    Run::new(job, cx, None).complete(Task::One { from, to }).await
 }
 
 /// What a stopped job waits at most for disk threads to remove what they began.
@@ -94,7 +94,7 @@ impl Run {
     }
 
     /// Runs to the end, done or told.
-    async fn to_end(self, task: Task<'_>) -> Report {
+    async fn complete(self, task: Task<'_>) -> Report {
         match self.job.dry_run {
             true => self.tell(task).await,
             false => self.execute(task).await,
