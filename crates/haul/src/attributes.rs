@@ -1,7 +1,10 @@
 //! Attributes of files in a job between file systems: what is kept, and in what two files differ. What goes along with the
 //! bytes is set by the store while it copies, the rest by the executor.
 
-use crate::{Cx, ledger::Ledger, transfer::cancelled};
+use crate::{
+    cx::{Cx, cancelled},
+    ledger::Ledger,
+};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Mtime, Posix, Result,
     attributes::{self, Carried, Rights, UnkeptCounts, What, Why},

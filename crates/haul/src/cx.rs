@@ -1,7 +1,7 @@
 //! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
 
 use crate::{index::Known, journal::Journal};
-use haul_core::{Key, event::Sink, filter::Filter, plan::Action};
+use haul_core::{Error, ErrorKind, Key, event::Sink, filter::Filter, plan::Action};
 use haul_store::{Meters, Store};
 use std::sync::{
     Arc,
@@ -76,6 +76,11 @@ impl Consent {
             _ => true,
         }
     }
+}
+
+/// The error of a job that was stopped.
+pub(crate) fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "transfer", "stopped")
 }
 
 /// Stops a job from outside: nothing new is started, what is running is given up without leaving half a file

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 ///
 /// Errors are in the report: one file's error never stops the others, but any error keeps a sync from deleting.
 pub fn run(job: Job, cx: Cx) -> LocalBoxFuture<'static, Report> {
-    Box::pin(async move { Run::new(job, cx, None).to_end(Task::Whole).await })
+    Box::pin(async move { Run::new(job, cx, None).complete(Task::Whole).await })
 }
 
 /// Runs a job over the part of its keys that [`haul_core::job::Listing::part`] says, to its end or to where `reins` pause it. Runs
@@ -39,7 +39,7 @@ pub fn run(job: Job, cx: Cx) -> LocalBoxFuture<'static, Report> {
 /// [`haul_core::part::Part::Dirs`], after all others.
 pub fn run_part(job: Job, cx: Cx, reins: Reins) -> LocalBoxFuture<'static, PartReport> {
     Box::pin(async move {
-        let report = Run::new(job, cx, Some(reins.clone())).to_end(Task::Whole).await;
+        let report = Run::new(job, cx, Some(reins.clone())).complete(Task::Whole).await;
         let reached = reins.take();
         let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
         PartReport { report, reached: if cut { Reached::Unknown } else { reached } }
@@ -48,7 +48,7 @@ pub fn run_part(job: Job, cx: Cx, reins: Reins) -> LocalBoxFuture<'static, PartR
 
 /// Brings over one file under a name of its own (`copyto`, `moveto`, `copy FILE DIR`).
 pub fn run_one<'a>(job: Job, cx: Cx, from: &'a Key, to: &'a Key) -> LocalBoxFuture<'a, Report> {
-    Box::pin(async move { Run::new(job, cx, None).to_end(Task::One { from, to }).await })
+    Box::pin(async move { Run::new(job, cx, None).complete(Task::One { from, to }).await })
 }
 
 /// What a stopped job waits at most for disk threads to remove what they began.
@@ -97,7 +97,7 @@ impl Run {
     }
 
     /// Runs to the end, done or told.
-    async fn to_end(self, task: Task<'_>) -> Report {
+    async fn complete(self, task: Task<'_>) -> Report {
         match self.job.dry_run {
             true => self.tell(task).await,
             false => self.execute(task).await,

@@ -4,6 +4,7 @@
 use super::{Executor, starts::Admission};
 use crate::{
     budget::Claim,
+    cx::cancelled,
     schedule::Queue,
     spool::Gone,
     transfer::{Arrived, Order},
@@ -100,7 +101,7 @@ impl Executor {
                         match self.clear_target(order).await {
                             Ok(()) => {
                                 let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
-                                again.unwrap_or_else(|| Err(crate::transfer::cancelled()))
+                                again.unwrap_or_else(|| Err(cancelled()))
                             }
                             Err(error) => Err(error),
                         }
@@ -153,7 +154,7 @@ impl Executor {
                 }
                 // Every further file would fail the same way, after filling the little space that is left: reported once, at the end.
                 let error = if error.kind() == ErrorKind::NoSpace { self.full.no_room(error) } else { error };
-                let error = if self.ledger.was_hopeless(error.kind()) { crate::transfer::cancelled() } else { error };
+                let error = if self.ledger.was_hopeless(error.kind()) { cancelled() } else { error };
                 let kind = error.kind();
                 let error = Arc::new(error);
                 self.ledger.tell(Event::Failed { step: order.step, error: error.clone() });

@@ -2,11 +2,12 @@
 //! doesn't have go across. The destination proves the whole by its hash before anybody sees it.
 
 use super::{
-    Count, Mover, Order, cancelled,
+    Count, Mover, Order,
     pump::Pumped,
     read::{Bytes, Source, file_range, store_range},
     unfinished::Target,
 };
+use crate::cx::cancelled;
 use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use haul_core::{
     Algo, Entry, Hashes, Kind, Result, Version,

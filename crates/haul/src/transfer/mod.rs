@@ -18,6 +18,7 @@ use crate::{
     attributes::is_plain,
     backup::Backup,
     budget::{Budget, Claim},
+    cx::cancelled,
 };
 use delta::Delta;
 use haul_core::{
@@ -659,11 +660,6 @@ struct Open {
     source: read::Source,
     target: Target,
     delta: Option<Delta>,
-}
-
-/// The error of a job that was stopped.
-pub(crate) fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "transfer", "stopped")
 }
 
 /// Gives up a write and hands back the error that it was given up for.

@@ -1,7 +1,7 @@
 //! Copies inside a copy domain: whole batches are handed to the destination's store, which answers for each file.
 
-use super::{Arrived, Mover, Order, cancelled, meta};
-use crate::Cancel;
+use super::{Arrived, Mover, Order, meta};
+use crate::cx::{Cancel, cancelled};
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Meta, Result, attributes::Carried};
 use haul_store::{CopyBatch, CopyHow, CopyItem, Stored, Watch, WriteSpec, offered};
 use std::sync::{

@@ -7,11 +7,14 @@ mod reader;
 mod through;
 
 use super::{
-    Count, Mover, VERIFY, cancelled,
+    Count, Mover, VERIFY,
     read::{Bytes, Source},
     unfinished::Target,
 };
-use crate::budget::{Claim, EndpointRate};
+use crate::{
+    budget::{Claim, EndpointRate},
+    cx::cancelled,
+};
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Hashes, Result, job::Job, plan::Route};

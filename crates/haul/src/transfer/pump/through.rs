@@ -6,7 +6,8 @@
 use super::{EndpointRate, MOST, Target, by_chunk, digest::Digest};
 use crate::{
     budget::Claim,
-    transfer::{Count, Mover, cancelled},
+    cx::cancelled,
+    transfer::{Count, Mover},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
