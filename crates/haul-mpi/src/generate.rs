@@ -1,6 +1,6 @@
 //! `haul-mpi generate`: man pages and completion scripts, for `make install-mpi`. Hidden: users have no use for it. MPI isn't started.
 
-use clap::{Args, Command, CommandFactory as _, Subcommand};
+use clap::{Args, Command, Subcommand};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use std::{
@@ -31,13 +31,13 @@ enum What {
 }
 
 impl Generate {
-    /// Makes it.
+    /// Makes it of this command line.
     ///
     /// Errors: one line.
-    pub fn run(&self) -> Result<(), String> {
+    pub fn run(&self, tree: Command) -> Result<(), String> {
         match &self.what {
             What::Man { dir } => {
-                for (name, page) in pages().map_err(|e| e.to_string())? {
+                for (name, page) in pages(tree).map_err(|e| e.to_string())? {
                     let path = dir.join(name);
                     write(&path, &page).map_err(|e| format!("{}: {e}", path.display()))?;
                 }
@@ -45,7 +45,7 @@ impl Generate {
             }
             What::Completion { shell } => {
                 let mut script = Vec::new();
-                generate(*shell, &mut crate::args::Typed::command(), "haul-mpi", &mut script);
+                generate(*shell, &mut tree.clone(), "haul-mpi", &mut script);
                 io::stdout().write_all(&script).map_err(|e| format!("standard output: {e}"))
             }
         }
@@ -57,8 +57,8 @@ fn write(path: &Path, page: &[u8]) -> io::Result<()> {
 }
 
 /// `haul-mpi.1`, and a page for each command: file name and text.
-fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut tree = crate::args::Typed::command().disable_help_subcommand(true);
+fn pages(tree: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut tree = tree.disable_help_subcommand(true);
     // Pages are called by their commands' whole names.
     tree.build();
     let commands = tree.get_subcommands().filter(|command| !command.is_hide_set());
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn each_command_has_a_page_with_its_options() {
-        let pages = pages().unwrap();
+        let pages = pages(<crate::args::Typed as clap::CommandFactory>::command()).unwrap();
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["haul-mpi.1", "haul-mpi-dcp.1", "haul-mpi-sync.1", "haul-mpi-check.1", "haul-mpi-delete.1"]);
         let text = |at: usize| String::from_utf8_lossy(&pages[at].1).replace('\\', "");

@@ -2,7 +2,7 @@
 //! owner, permissions and times with them too, so that one which differs in any of these is copied: nothing changes in that folder.
 
 use crate::{
-    pieces,
+    contents,
     shared::{Held, Sides, place},
     work::{Done, Item},
 };
@@ -116,7 +116,7 @@ async fn alike(shared: &Held, root: u16, other: &Arc<dyn Store>, item: &Item) ->
     if !shared.job.contents {
         return Ok(Some(entry));
     }
-    match pieces::compare_with(shared, root, item, 0..item.size, other).await {
+    match contents::compare_with(shared, root, item, 0..item.size, other).await {
         Ok(same) => Ok(Some(entry).filter(|_| same)),
         Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
         // Who copies it tells what is wrong with the source.
@@ -288,7 +288,7 @@ mod tests {
         let (shared, _said) = rank(at.job()).await;
         let entry = shared.sides[0].src.stat(&Key::new("large")).await.unwrap();
         let item = Item::of(&entry, shared.sides[0].device, Task::Copy);
-        let done = pieces::begin(&Held::new(&shared, 1), 0, &item, None).await;
+        let done = crate::pieces::begin(&Held::new(&shared, 1), 0, &item, None).await;
         assert_eq!((done.began, done.totals.linked), (Some(Began::Linked), 1));
         assert!(at.is_linked("large"));
     }

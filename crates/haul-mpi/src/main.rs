@@ -3,6 +3,7 @@
 //! haul's store for file systems, of which each rank has its own. Rank 0 gives out the work (`coordinator`), and takes part.
 
 mod args;
+mod contents;
 mod coordinator;
 mod crew;
 mod dirs;
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
     let asked = match typed.command {
         args::Command::Job(asked) => asked,
         args::Command::Generate(generate) => {
-            return generate.run().map_or_else(
+            return generate.run(<args::Typed as clap::CommandFactory>::command()).map_or_else(
                 |line| {
                     eprintln!("haul-mpi generate: {line}");
                     ExitCode::FAILURE

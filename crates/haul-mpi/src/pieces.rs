@@ -1,12 +1,13 @@
 //! Large files: begun under a hidden name by one rank, written by many, published by one. And comparing bytes.
 
 use crate::{
+    contents::{BLOCK, compare_with, file, shorter, stopped},
     shared::{Held, Shared, Sides},
     work::{Began, Done, Item, Left, Raw, Said},
 };
 use bytes::BytesMut;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Key, Mtime, Result};
-use haul_store::{AttributesBatch, AttributesItem, Body, Late, Part, Payload, Resumed, Upload, WriteSpec};
+use haul_store::{AttributesBatch, AttributesItem, Late, Part, Payload, Resumed, Upload, WriteSpec};
 use rustix::{fs::SeekFrom, io::Errno};
 use std::{
     fs::File,
@@ -16,8 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes read and written at a time: fits a core's cache, and is a whole request to most file systems of networks.
-const BLOCK: u64 = 1 << 20;
 /// How often what is written of a piece is told of before its end, so that little is written twice when ranks are killed: seldomer
 /// the longer the job runs, of which such a share may be lost, since the journal keeps it all.
 const TOLD_SOONEST: Duration = Duration::from_millis(250);
@@ -41,13 +40,6 @@ async fn source(sides: &Sides, item: &Item, range: Range<u64>) -> Result<Arc<Fil
     let key = item.key();
     let read = sides.src.read(&key, item.version(sides.device).as_ref(), Some(range)).await?;
     file(read.body, &key)
-}
-
-fn file(body: Body, key: &Key) -> Result<Arc<File>> {
-    match body {
-        Body::File(file, _) => Ok(file),
-        Body::Stream(_) => Err(Error::new(ErrorKind::Unsupported, "read", "is no file of a file system").with_key(key)),
-    }
 }
 
 async fn resume(sides: &Sides, to: &Key, token: &[u8], spec: WriteSpec) -> Result<Box<dyn Upload>> {
@@ -149,10 +141,6 @@ pub async fn piece(shared: &Held, root: u16, item: &Item, token: &[u8], range: R
     done
 }
 
-fn stopped() -> Error {
-    Error::new(ErrorKind::Cancelled, "copy", "was stopped")
-}
-
 async fn bring(
     shared: &Held,
     root: u16,
@@ -218,15 +206,6 @@ fn settle(shared: &Held, target: &File, to: &Key) -> Result<()> {
         rustix::fs::fdatasync(target).map_err(failed)?;
     }
     shared.late.ask(target).map_err(failed)
-}
-
-fn shorter(error: std::io::Error, key: &Key) -> Error {
-    match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            Error::new(ErrorKind::Changed, "copy", "became shorter while it was copied").with_key(key)
-        }
-        _ => Error::from_io("read", error).with_key(key),
-    }
 }
 
 /// CRC-64 of what the target has where the source has data; `None` where it has less.
@@ -338,50 +317,6 @@ pub async fn same(shared: &Held, root: u16, item: &Item) -> Result<bool> {
 
 async fn compare(shared: &Held, root: u16, item: &Item, range: Range<u64>) -> Result<bool> {
     compare_with(shared, root, item, range, &shared.sides[usize::from(root)].dst).await
-}
-
-/// Compares a range with what this store has under the destination's name.
-pub async fn compare_with(
-    shared: &Held,
-    root: u16,
-    item: &Item,
-    range: Range<u64>,
-    other: &Arc<dyn haul_store::Store>,
-) -> Result<bool> {
-    let sides = &shared.sides[usize::from(root)];
-    let key = item.key();
-    let to = sides.to(&key);
-    let read = async |store: &Arc<dyn haul_store::Store>, key: &Key| store.read(key, None, Some(range.clone())).await;
-    if item.kind != haul_core::Kind::File {
-        let (ours, theirs) = (target_of(&sides.src, &key).await?, target_of(other, &to).await?);
-        return Ok(ours == theirs);
-    }
-    let ours = file(read(&sides.src, &key).await?.body, &key)?;
-    let theirs = file(read(other, &to).await?.body, &to)?;
-    let (mut a, mut b) = (vec![0; BLOCK as usize], vec![0; BLOCK as usize]);
-    let mut at = range.start;
-    while at < range.end {
-        if !shared.may_go_on() {
-            return Err(stopped());
-        }
-        let len = (range.end - at).min(BLOCK) as usize;
-        ours.read_exact_at(&mut a[..len], at).map_err(|error| shorter(error, &key))?;
-        theirs.read_exact_at(&mut b[..len], at).map_err(|error| shorter(error, &to))?;
-        if a[..len] != b[..len] {
-            return Ok(false);
-        }
-        at += len as u64;
-        shared.moved(len as u64);
-    }
-    Ok(true)
-}
-
-async fn target_of(store: &Arc<dyn haul_store::Store>, key: &Key) -> Result<Vec<u8>> {
-    use futures::TryStreamExt as _;
-    match store.read(key, None, None).await?.body {
-        Body::Stream(pieces) => Ok(pieces.try_collect::<Vec<_>>().await?.concat()),
-        Body::File(..) => Err(Error::new(ErrorKind::Changed, "read", "is no symbolic link any more").with_key(key)),
-    }
 }
 
 #[cfg(test)]

@@ -5,31 +5,16 @@ use crate::{
     options::Commands,
     service::{Service, at, version},
     shell::{Shell, from_here, quoted},
+    waiting::{Command, Wanted},
 };
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version,
     hash::{from_hex, hash_bytes},
 };
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
-use tokio::sync::{OnceCell, oneshot};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::oneshot;
 
 const OP: &str = "hash";
-
-/// Files of one command.
-const FILES: usize = 1000;
-
-/// Bytes of the files of one command, if they are several: others wait for its end.
-const BYTES: u64 = 256 << 20;
-
-/// With so many bytes that wait another session pays: what a processor hashes in a few tenths of a second.
-const BUSY: u64 = 64 << 20;
-
-/// Sessions that hash at once: a host has others to serve, and a connection other sessions.
-const SESSIONS: usize = 4;
 
 /// How long the first of several files waits for company.
 const COMPANY: Duration = Duration::from_millis(5);
@@ -56,68 +41,6 @@ const KNOWN: [(Algo, &str); 13] = [
     (Algo::Blake3, "b3sum"),
     (Algo::Xxh128, "xxh128sum"),
 ];
-
-/// What hashes a file there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Command {
-    /// Takes names of many files, and prints the hash and the name of each.
-    Many(String),
-    /// The user's own: takes the name of one, and prints its hash first.
-    One(String),
-}
-
-/// Files that are to be hashed, and the sessions that do it.
-#[derive(Debug, Default)]
-pub struct Hashers {
-    waiting: Mutex<Waiting>,
-    commands: OnceCell<Vec<(Algo, Command)>>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    files: VecDeque<Wanted>,
-    /// Sessions that work, or are being begun.
-    at_work: usize,
-    idle: Vec<Shell>,
-}
-
-/// A file whose hash somebody waits for.
-#[derive(Debug)]
-struct Wanted {
-    algo: Algo,
-    path: Vec<u8>,
-    size: u64,
-    answer: oneshot::Sender<Result<Vec<u8>>>,
-}
-
-impl Hashers {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiting {
-    /// The next files for a session, all of one hash.
-    fn batch(&mut self) -> Vec<Wanted> {
-        let mut batch: Vec<Wanted> = Vec::new();
-        let mut bytes: u64 = 0;
-        while let Some(next) = self.files.front() {
-            bytes = bytes.saturating_add(next.size);
-            let fits = batch.first().is_none_or(|first| first.algo == next.algo && bytes <= BYTES);
-            if !fits || batch.len() == FILES {
-                break;
-            }
-            batch.extend(self.files.pop_front());
-        }
-        batch
-    }
-
-    /// Whether another session pays.
-    fn is_busy(&self) -> bool {
-        let bytes = self.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
-        self.at_work == 0 || self.at_work < SESSIONS && (bytes >= BUSY || self.files.len() > FILES)
-    }
-}
 
 /// See [`haul_store::Hashing::algos`].
 pub async fn algos(service: &Service) -> Result<Vec<Algo>> {
@@ -404,29 +327,6 @@ mod tests {
         ] {
             assert_eq!(said(&wrong).unwrap_err().kind(), ErrorKind::Corrupt, "{wrong}");
         }
-    }
-
-    #[test]
-    fn files_go_together_as_far_as_that_makes_nobody_wait() {
-        let mut waiting = Waiting::default();
-        assert!(waiting.is_busy(), "nobody works");
-        waiting.at_work = 1;
-        let push = |waiting: &mut Waiting, algo, size| {
-            let answer = oneshot::channel().0;
-            waiting.files.push_back(Wanted { algo, path: Vec::new(), size, answer });
-        };
-        (0..700).for_each(|_| push(&mut waiting, Algo::Md5, 1));
-        assert!(!waiting.is_busy());
-        push(&mut waiting, Algo::Sha1, 1 << 40);
-        push(&mut waiting, Algo::Sha1, 1);
-        assert!(waiting.is_busy());
-        waiting.at_work = SESSIONS;
-        assert!(!waiting.is_busy());
-        let mut sizes = Vec::new();
-        while let batch @ [_, ..] = &waiting.batch()[..] {
-            sizes.push(batch.len());
-        }
-        assert_eq!(sizes, [700, 1, 1], "a large file goes alone");
     }
 
     proptest! {

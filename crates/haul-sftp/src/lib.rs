@@ -15,6 +15,7 @@ mod read;
 mod service;
 mod shell;
 mod upload;
+mod waiting;
 mod wire;
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};

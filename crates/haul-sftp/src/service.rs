@@ -1,9 +1,9 @@
 //! What all requests of a store need: the sessions, where its root is, how facts become entries and refusals errors.
 
 use crate::{
-    hash::Hashers,
     options::Commands,
     pool::{self, Claim, Fault, Pool},
+    waiting::Hashers,
     wire::{Attrs, Request, status},
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Result, Retry, Version, concurrency::Outcome};

@@ -76,8 +76,12 @@ fn pages_name_no_flag_that_haul_does_not_have() {
     real.extend(["--help", "--dry", "--locked", "--path", "--release"].map(str::to_owned));
     // Those of haul-mpi, dsync, mpirun and Slurm.
     let clusters = [
+        "--aggressive",
+        "--base",
         "--batch-files",
         "--contents",
+        "--daos-preserve",
+        "--dryrun",
         "--enable-recovery",
         "--hang",
         "--lite",
@@ -87,6 +91,8 @@ fn pages_name_no_flag_that_haul_does_not_have() {
         "--patience",
         "--requeue",
         "--signal",
+        "--text",
+        "--traceless",
         "--wrap",
     ];
     real.extend(clusters.map(str::to_owned));

@@ -200,22 +200,27 @@ fn came(lab: &Lab, folder: &str, ours: &BTreeMap<String, Vec<u8>>, what: &str) -
     came
 }
 
-/// What rclone wrote to a cloud haul lists and reads by the names that it had, and the reverse.
-#[test]
-fn names_go_to_each_cloud_and_come_back_by_either_program() {
-    let lab = Lab::new(HAUL);
-    if !lab.has_rclone() {
-        return;
-    }
+/// A file of each name, by its content.
+fn written(lab: &Lab) -> BTreeMap<String, Vec<u8>> {
     let mut ours = BTreeMap::new();
     fs::create_dir_all(lab.path("src")).expect("folder");
-    // Two quotes are one to it, so two names are one.
+    // Two quotes are one to rclone, so two names are one.
     for (number, name) in names().into_iter().filter(|name| name != "‛‛x".as_bytes()).enumerate() {
         fs::write(lab.path("src").join(OsString::from_vec(name.clone())), number.to_string()).expect("written");
         ours.insert(number.to_string(), name);
     }
-    let all = ours;
+    ours
+}
+
+/// What rclone wrote to a cloud haul lists and reads by the names that it had, and the reverse.
+#[test]
+fn names_go_to_each_cloud_and_come_back_by_either_program() {
     for Service { kind, section, endpoint, hosts, _running } in services() {
+        let lab = Lab::new(HAUL);
+        if !lab.has_rclone() {
+            return;
+        }
+        let mut ours = written(&lab);
         let own = if endpoint.is_empty() { String::new() } else { format!("endpoint = {endpoint}\n") };
         fs::write(lab.config(), format!("[r]\ntype = {kind}\n{section}[h]\ntype = {kind}\n{section}{own}"))
             .expect("config");
@@ -226,10 +231,6 @@ fn names_go_to_each_cloud_and_come_back_by_either_program() {
         let fixed =
             [&through[..], &["--retries=1", "--transfers=16", "--checkers=16", "--no-unicode-normalization"]].concat();
         let rclone = |args: &[&str]| lab.rclone(&[args, &fixed].concat());
-        let mut ours = all.clone();
-        for folder in ["back", "again"] {
-            let _ = fs::remove_dir_all(lab.path(folder));
-        }
         // It leaves out names that it can't read back itself, and says so.
         let ran = rclone(&["copy", "@src", "r:rclone"]);
         let list = |at: &str| {

@@ -304,7 +304,7 @@ fn shape(option: &Value) -> String {
 fn driven(run: &dyn Fn(&[&str]) -> Ran, begin: &[&str], answers: &[(&str, &str)]) -> Vec<String> {
     let mut asked = Vec::new();
     let mut ran = run(&[&["config", "create", "g"], begin, &["--non-interactive"]].concat());
-    for _ in 0..40 {
+    for _ in 0..200 {
         let said: Value = serde_json::from_str(&ran.ok().out).expect("JSON");
         let state = said["State"].as_str().expect("a state");
         assert_eq!((&said["Error"], &said["Result"]), (&Value::from(""), &Value::from("")), "{said}");
@@ -363,8 +363,17 @@ fn a_program_is_asked_what_rclone_asks_it() {
             continue;
         }
         fs::write(lab.config(), "").expect("config");
-        let theirs = driven(&|args| lab.rclone(args), &begin, answers);
-        assert_eq!(ours, theirs, "{begin:?}");
+        let mut theirs = driven(&|args| lab.rclone(args), &begin, answers);
+        if options.is_empty() {
+            // Without an application of one's own there is no browser to offer: rclone's is for rclone alone.
+            theirs.retain(|question| !question.contains("config_is_local"));
+        }
+        // To rclone any text is a drive, haul takes those that it found.
+        let but_drive = |asked: &[String]| {
+            let others = asked.iter().filter(|question| !question.contains("config_driveid"));
+            (asked.len(), others.cloned().collect::<Vec<_>>())
+        };
+        assert_eq!(but_drive(&ours), but_drive(&theirs), "{begin:?}");
         assert_eq!(by_haul, kept(&|args| lab.rclone(args)), "{begin:?}");
         fs::remove_file(lab.config()).expect("removed");
     }
@@ -411,7 +420,7 @@ fn a_program_is_asked_for_every_option() {
         &["box", "--all"],
         &[("config_is_local", "false"), ("config_token", "{\"access_token\":\"a\"}")],
     ));
-    assert_eq!(asked[asked.len() - 3..], ["config_fs_advanced", "config_is_local", "config_token"]);
+    assert_eq!(asked[asked.len() - 2..], ["config_fs_advanced", "config_token"]);
     assert_eq!(asked[..2], ["client_id", "client_secret"]);
     let ran = lab.haul(&["config", "update", "g", "--continue", "--state", "*all-set,999,false", "--result", "x"]);
     assert_eq!(ran.code(2).err, "haul: \"*all-set,999,false\" is no state of a dialogue\n");

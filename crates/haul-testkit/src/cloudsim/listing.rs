@@ -100,10 +100,13 @@ pub fn page(space: &Space, wanted: &Wanted<'_>, mut row: impl FnMut(Row<'_>)) ->
     }
 }
 
+/// A key between its slashes: by these a server that goes directory by directory orders.
+type Elements = Vec<Vec<u8>>;
+
 /// The same in the order of a server that goes directory by directory.
 pub fn page_by_directory(space: &Space, wanted: &Wanted<'_>, mut row: impl FnMut(Row<'_>)) -> Option<Vec<u8>> {
-    let elements = |key: &[u8]| -> Vec<Vec<u8>> { key.split(|b| *b == b'/').map(<[u8]>::to_vec).collect() };
-    let mut rows: BTreeMap<Vec<Vec<u8>>, (Vec<u8>, Option<Facts>)> = BTreeMap::new();
+    let elements = |key: &[u8]| -> Elements { key.split(|b| *b == b'/').map(<[u8]>::to_vec).collect() };
+    let mut rows: BTreeMap<Elements, (Vec<u8>, Option<Facts>)> = BTreeMap::new();
     let everything = Wanted { prefix: wanted.prefix, most: usize::MAX, now: wanted.now, ..Wanted::default() };
     page(space, &everything, |found| {
         let Row::Key(key, facts) = found else { return };
