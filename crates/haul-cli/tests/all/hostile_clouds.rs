@@ -285,7 +285,7 @@ fn huge(cloud: &Cloud) {
                     let at = at + begin.len();
                     let rest = page[at..].trim_start_matches(',');
                     let end = if rest.starts_with(']') { "{}" } else { "" };
-                    instead(answer, [page[..at].as_bytes(), &bomb, end.as_bytes(), rest.as_bytes()].concat())
+                    instead(answer, [&page.as_bytes()[..at], &bomb, end.as_bytes(), rest.as_bytes()].concat())
                 }
                 None => answer,
             }

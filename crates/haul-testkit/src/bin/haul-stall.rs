@@ -3,6 +3,9 @@
 //! that is in it) and the file FLAG is there, nothing more is taken in, and nothing comes but AFTER bytes of the next half second: as of a
 //! process that is stopped. HOW is `once`, which removes the file, or `always`. It ends after who started it, whatever else happens.
 
+// A tool of tests, as the crate that it is of.
+#![allow(clippy::disallowed_methods)]
+
 use std::{
     env, fs,
     io::{self, Read, Write, stdin, stdout},
