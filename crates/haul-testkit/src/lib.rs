@@ -6,6 +6,7 @@
 pub mod amount;
 pub mod attributes;
 pub mod boxsim;
+pub mod chance;
 pub mod cloudsim;
 pub mod conformance;
 pub mod disk;

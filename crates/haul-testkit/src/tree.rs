@@ -1,6 +1,7 @@
 //! Trees to copy: names, sizes, times, links and empty folders that tend to break copying programs, the same for the
 //! same seed.
 
+use crate::chance::Chance;
 use haul_core::Mtime;
 use std::{
     ffi::OsStr,
@@ -68,30 +69,13 @@ impl File {
 
 /// Bytes that hardly compress and differ from seed to seed.
 pub fn content(seed: u64, size: u64) -> Vec<u8> {
-    let mut dice = Dice(seed);
+    let mut dice = Chance(seed);
     let mut bytes = Vec::with_capacity(size as usize + 8);
     while (bytes.len() as u64) < size {
-        bytes.extend_from_slice(&dice.roll().to_le_bytes());
+        bytes.extend_from_slice(&dice.next().to_le_bytes());
     }
     bytes.truncate(size as usize);
     bytes
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and good enough for test data.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.roll() % end.max(1) as u64) as usize
-    }
 }
 
 const ODD: [&str; 16] = [
@@ -116,7 +100,7 @@ const ODD: [&str; 16] = [
 impl Tree {
     /// The tree of this seed.
     pub fn new(seed: u64, shape: &Shape) -> Self {
-        let mut dice = Dice(seed);
+        let mut dice = Chance(seed);
         let mut dirs: Vec<Vec<u8>> = Vec::new();
         for number in 0..shape.dirs {
             let parent = if dirs.is_empty() { None } else { dirs.get(dice.below(dirs.len() * 2)).cloned() };
@@ -128,7 +112,7 @@ impl Tree {
             let parent = dirs.get(dice.below((dirs.len() * 4 / 5).max(1) + 2)).filter(|_| dice.below(5) > 0).cloned();
             let key = join(parent.as_deref(), &name(&mut dice, shape, "f", number));
             let (size, mtime) = (size(&mut dice, shape), mtime(&mut dice));
-            files.push(File { key, size, mtime, seed: dice.roll() });
+            files.push(File { key, size, mtime, seed: dice.next() });
         }
         let links = (0..shape.links).map(|number| {
             let target = match number % 3 {
@@ -173,7 +157,7 @@ fn join(parent: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
 }
 
 /// A name that no other has, as it holds its number.
-fn name(dice: &mut Dice, shape: &Shape, what: &str, number: usize) -> Vec<u8> {
+fn name(dice: &mut Chance, shape: &Shape, what: &str, number: usize) -> Vec<u8> {
     if shape.raw_names && dice.below(8) == 0 {
         return [format!("{what}{number}").as_bytes(), b"\xff\xfe"].concat();
     }
@@ -183,7 +167,7 @@ fn name(dice: &mut Dice, shape: &Shape, what: &str, number: usize) -> Vec<u8> {
     }
 }
 
-fn size(dice: &mut Dice, shape: &Shape) -> u64 {
+fn size(dice: &mut Chance, shape: &Shape) -> u64 {
     let multiple = shape.edge * (1 + dice.below(3) as u64);
     let size = match dice.below(8) {
         0 => 0,
@@ -191,18 +175,18 @@ fn size(dice: &mut Dice, shape: &Shape) -> u64 {
         2 => multiple - 1,
         3 => multiple,
         4 => multiple + 1,
-        5 => dice.roll() % shape.largest.max(1),
-        _ => dice.roll() % 5000,
+        5 => dice.next() % shape.largest.max(1),
+        _ => dice.next() % 5000,
     };
     size.min(shape.largest)
 }
 
-fn mtime(dice: &mut Dice) -> Mtime {
+fn mtime(dice: &mut Chance) -> Mtime {
     match dice.below(6) {
         0 => Mtime(-1),
         1 => Mtime::new(-86_400, 123_456_789),
         2 => Mtime::new(1_000_000_000, 0),
-        _ => Mtime::new((dice.roll() % 1_700_000_000) as i64, (dice.roll() % 1_000_000_000) as u32),
+        _ => Mtime::new((dice.next() % 1_700_000_000) as i64, (dice.next() % 1_000_000_000) as u32),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use haul_core::{Entry, Key, Mtime, Version};
 use haul_store::{Part, Stored};
+use haul_testkit::chance::Chance;
 use serde_json::{Value, json};
 use std::{
     env,
@@ -32,30 +33,6 @@ const NAMES: [&str; 16] = [
     "d/d/",
     "in/../../escaped",
 ];
-
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
-
-    fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len())]
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        (0..self.below(200)).map(|_| self.next() as u8).collect()
-    }
-}
 
 fn main() -> io::Result<()> {
     let seed = env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or_default();
@@ -129,13 +106,15 @@ fn answer(chance: &mut Chance, id: u32) -> Vec<u8> {
         }
         4 => message(chance.of(&["End", "Cut", "Done", "None"])),
         5 => named("Entry", &entry(chance)),
-        6 => return frame(3, id, &chance.bytes()),
+        6 => return frame(3, id, &chance.bytes(200)),
         7 => message(&json!({"Sent": chance.next()})),
         8 => message(&json!({"Upload": chance.next()})),
         9 => named("Stored", &(Stored { size: chance.next(), ..Stored::default() }, Some(chance.next()))),
-        10 => named("Part", &(Part { index: chance.next(), size: chance.next(), tag: chance.bytes() }, chance.next())),
+        10 => {
+            named("Part", &(Part { index: chance.next(), size: chance.next(), tag: chance.bytes(200) }, chance.next()))
+        }
         11 => message(&named_values(chance)),
-        12 => chance.bytes(),
+        12 => chance.bytes(200),
         _ => return raw(chance, id),
     };
     let mut whole = frame(*chance.of(&[2, 2, 2, 2, 2, 2, 2, 6, 3]), id, &body);
@@ -174,8 +153,8 @@ fn raw(chance: &mut Chance, id: u32) -> Vec<u8> {
     match chance.below(5) {
         0 => vec![0xff; 9],
         1 => vec![0, 0, 0, 4, 2, 0, 0, 0, 1],
-        2 => frame(0x82, id, &chance.bytes()),
-        3 => frame(*chance.of(&[0, 1, 4, 5, 7, 200]), id, &chance.bytes()),
-        _ => chance.bytes(),
+        2 => frame(0x82, id, &chance.bytes(200)),
+        3 => frame(*chance.of(&[0, 1, 4, 5, 7, 200]), id, &chance.bytes(200)),
+        _ => chance.bytes(200),
     }
 }

@@ -8,6 +8,7 @@
 //! copies `f`, of 100 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in two seconds and a half. `fuzz=SEED`
 //! says what comes into its mind, some hundred times.
 
+use haul_testkit::chance::Chance;
 use std::{
     env,
     io::{self, Read, Write, stdin, stdout},
@@ -181,40 +182,17 @@ fn serve() -> io::Result<()> {
     }
 }
 
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+/// Facts of a file, most of which no file has.
+fn odd_attrs(chance: &mut Chance) -> Vec<u8> {
+    let mut out = attrs(*chance.of(&SIZES), *chance.of(&MODES));
+    match chance.below(12) {
+        // Facts that aren't there, and some that nobody has asked for.
+        0 => out = 0_u32.to_be_bytes().to_vec(),
+        1 => out[0] = 0x80,
+        2 => out.truncate(chance.below(out.len())),
+        _ => {}
     }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most)).map(|_| self.next() as u8).collect()
-    }
-
-    fn attrs(&mut self) -> Vec<u8> {
-        let mut out = attrs(self.of(&SIZES), self.of(&MODES));
-        match self.below(12) {
-            // Facts that aren't there, and some that nobody has asked for.
-            0 => out = 0_u32.to_be_bytes().to_vec(),
-            1 => out[0] = 0x80,
-            2 => out.truncate(self.below(out.len())),
-            _ => {}
-        }
-        out
-    }
+    out
 }
 
 /// Greets as it should, and then answers as is asked, or with something else.
@@ -248,14 +226,14 @@ fn fuzz(chance: &mut Chance) -> io::Result<()> {
             _ => 101,
         };
         named += u32::from(frame[0] == 12);
-        let kind = if chance.below(8) == 0 { chance.of(&[101, 102, 103, 104, 105, 201, 7, 255]) } else { suits };
+        let kind = if chance.below(8) == 0 { *chance.of(&[101, 102, 103, 104, 105, 201, 7, 255]) } else { suits };
         let body = match kind {
             101 if chance.below(4) > 0 => [&1_u32.to_be_bytes()[..], &string(b"end"), &string(b"")].concat(),
             101 => [&chance.of(&[0, 2, 3, 4, 5, 8, 99_u32]).to_be_bytes()[..], &string(&chance.bytes(40))].concat(),
             102 => string(b"h"),
-            103 => string(chance.of(&[&b"content"[..], b"", b"cont", &[b'x'; 70_000]])),
+            103 => string(chance.of::<&[u8]>(&[b"content", b"", b"cont", &[b'x'; 70_000]])),
             104 => names(chance),
-            105 => chance.attrs(),
+            105 => odd_attrs(chance),
             _ => chance.bytes(100),
         };
         let id = if chance.below(40) == 0 { chance.next() as u32 } else { id };
@@ -283,8 +261,8 @@ fn names(chance: &mut Chance) -> Vec<u8> {
     let mut out = told.to_be_bytes().to_vec();
     for _ in 0..count {
         // Most are as they should be, or nothing would ever be read.
-        let name = if chance.below(3) > 0 { chance.of(&NAMES[..4]) } else { chance.of(&NAMES) };
-        out.extend([string(name), string(&chance.bytes(60)), chance.attrs()].concat());
+        let name = if chance.below(3) > 0 { *chance.of(&NAMES[..4]) } else { *chance.of(&NAMES) };
+        out.extend([string(name), string(&chance.bytes(60)), odd_attrs(chance)].concat());
     }
     out
 }
