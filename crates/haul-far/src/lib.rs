@@ -30,7 +30,7 @@ pub use settings::{Open, Settings};
 use channel::{Channel, Further, Sessions, Tcp};
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
-    Algo, Entry, Error, Hashes, Key, Listed, Meta, Mtime, Result, Version,
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Retry, Version,
     attributes::Carried,
     delta::{Cut, Recipe},
 };
@@ -105,7 +105,12 @@ impl Line {
         if let Some(open) = kept.as_ref().filter(|channel| channel.is_open()) {
             return Ok(open.clone());
         }
-        let (pipe, about) = self.dial.dial().await?.greet(self.packing, self.patience, None).await?;
+        let greeted = async { self.dial.dial().await?.greet(self.packing, self.patience, None).await };
+        let (pipe, about) = greeted.await.map_err(|error| match error.kind() {
+            // haul was there before: what keeps it from answering now may pass.
+            ErrorKind::Unreachable if self.about.get().is_some() => error.with_retry(Retry::Backoff),
+            _ => error,
+        })?;
         let packing = if about.packs { self.packing } else { Packing::default() };
         let further = Further { dial: self.dial.clone(), packing, patience: self.patience, idle: self.idle };
         let sessions = about.joins.clone().map(|token| Sessions { token, refused: self.refused.clone() });

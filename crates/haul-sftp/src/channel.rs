@@ -93,13 +93,13 @@ fn ended(message: impl Into<String>) -> Error {
 }
 
 impl Channel {
-    /// Waits for a session that is about to be.
+    /// Waits for a session that is about to be: its server has the first time to greet, and later the second to say something.
     ///
     /// Errors: nobody can log in, the server takes no more sessions (`Busy`), or what is there isn't an SFTP server.
-    pub async fn open(ssh: &Ssh, mut opening: Opening, idle: Duration) -> Result<Arc<Channel>> {
+    pub async fn open(ssh: &Ssh, mut opening: Opening, (patience, idle): (Duration, Duration)) -> Result<Arc<Channel>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let host = ssh.shown();
-        let hello = match opening.patience(idle).wait(greet(&mut opening.pipe)).await {
+        let hello = match opening.patience(patience).wait(greet(&mut opening.pipe)).await {
             Some(Greeting::Hello(hello)) => hello,
             Some(Greeting::Ended(noise)) => {
                 let error = opening.failed().await;
@@ -113,7 +113,7 @@ impl Channel {
                 return Err(opening.give_up(Error::new(ErrorKind::Unreachable, "connect", message)));
             }
             None => {
-                let message = format!("{host}: no answer");
+                let message = format!("{host}: no answer within {} s", patience.as_secs());
                 return Err(opening.give_up(Error::new(ErrorKind::Timeout, "connect", message)));
             }
         };

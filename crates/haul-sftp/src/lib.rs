@@ -53,8 +53,8 @@ pub async fn log_in(request: &OpenRequest) -> Result<()> {
 fn sessions(request: &OpenRequest, config: &Config, ssh: &Ssh) -> Result<Arc<Pool>> {
     let Config { remote, chunk, connections, .. } = config;
     let way = format!("sftp {:?} {remote:?} {chunk:?} {connections:?}", ssh.target());
-    let idle = request.net.idle_timeout;
-    request.shared.get(&way, || Ok(Pool::new(ssh.clone(), remote.clone(), idle, *connections, *chunk)))
+    let times = (request.net.connect_timeout, request.net.idle_timeout);
+    request.shared.get(&way, || Ok(Pool::new(ssh.clone(), remote.clone(), times, *connections, *chunk)))
 }
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {

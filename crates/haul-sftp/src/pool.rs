@@ -44,7 +44,9 @@ pub struct Pool {
     /// There is no shell for commands, as was found out.
     pub no_shell: AtomicBool,
     remote: Remote,
-    /// How long nothing may come.
+    /// How long a session may take to be greeted on, once somebody is logged in.
+    patience: Duration,
+    /// How long nothing may come, later.
     pub idle: Duration,
     /// Sessions at most, if the user says so.
     most: Option<usize>,
@@ -98,11 +100,18 @@ impl Drop for Claim {
 
 impl Pool {
     /// No session yet.
-    pub fn new(ssh: Ssh, remote: Remote, idle: Duration, most: Option<usize>, chunk: Option<u32>) -> Pool {
+    pub fn new(
+        ssh: Ssh,
+        remote: Remote,
+        (patience, idle): (Duration, Duration),
+        most: Option<usize>,
+        chunk: Option<u32>,
+    ) -> Pool {
         Pool {
             ssh,
             no_shell: AtomicBool::new(false),
             remote,
+            patience,
             idle,
             most,
             chunk,
@@ -219,7 +228,7 @@ impl Pool {
             0 => self.ssh.any(&self.remote).await?,
             _ => self.ssh.first(&self.remote).await?,
         };
-        let channel = Channel::open(&self.ssh, opening, self.idle).await?;
+        let channel = Channel::open(&self.ssh, opening, (self.patience, self.idle)).await?;
         if self.begun.fetch_add(1, Ordering::Relaxed) == 0 && channel.hello.has("limits@openssh.com", "1") {
             let asked = channel.ask(&Request::Extended("limits@openssh.com", &[]));
             let pool = self.clone();
@@ -247,7 +256,7 @@ impl Pool {
     async fn begin_another(self: Arc<Self>) {
         let opened = async {
             let opening = self.ssh.further(&self.remote).await?;
-            Channel::open(&self.ssh, opening, self.idle).await
+            Channel::open(&self.ssh, opening, (self.patience, self.idle)).await
         };
         let opened = opened.await;
         let mut state = self.state();

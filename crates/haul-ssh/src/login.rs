@@ -28,6 +28,10 @@ use tokio::{
 /// How long a person may take to log in; sshd itself gives up after two minutes unless its LoginGraceTime says otherwise.
 const LOGIN: Duration = Duration::from_secs(600);
 
+/// Seconds between two questions of ssh's whether the host lives, at least; the third without an answer ends the connection and all its
+/// sessions, so that a host that is only busy must have the time to answer.
+const ALIVE: u64 = 5;
+
 /// Between two looks whether somebody is logged in.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -245,7 +249,7 @@ impl Ssh {
 
 impl Inner {
     fn options(&self) -> Vec<String> {
-        let alive = (self.settings.idle_timeout.as_secs() / 4).max(1);
+        let alive = (self.settings.idle_timeout.as_secs() / 4).max(ALIVE);
         vec![
             format!("-oConnectTimeout={}", self.settings.connect_timeout.as_secs().max(1)),
             format!("-oServerAliveInterval={alive}"),

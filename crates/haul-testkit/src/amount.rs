@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    sync::{Mutex, PoisonError},
+    sync::{Condvar, Mutex, PoisonError},
     thread,
 };
 
@@ -12,16 +12,44 @@ pub fn rounds(few: u64, all: u64) -> u64 {
     if full { all } else { few }
 }
 
-/// Does what mostly waits for each of some cases, several at once. One that panics ends the test.
+/// Cases that run at once, of all tests of a process together.
+const AT_ONCE: usize = 6;
+
+/// How many do.
+static AT_WORK: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// A place among them, until it is dropped.
+struct Place;
+
+impl Place {
+    fn take() -> Place {
+        let (count, freed) = &AT_WORK;
+        let count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        *freed.wait_while(count, |count| *count >= AT_ONCE).unwrap_or_else(PoisonError::into_inner) += 1;
+        Place
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let (count, freed) = &AT_WORK;
+        *count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        freed.notify_one();
+    }
+}
+
+/// Does what mostly waits for each of some cases, several at once: no more of them with those of other tests than a small machine has
+/// time for, since what they wait for must not be late because of the others. One that panics ends the test.
 pub fn each<T: Send>(cases: impl IntoIterator<Item = T>, run: impl Fn(T) + Sync) {
-    const AT_ONCE: usize = 6;
     let cases: Vec<T> = cases.into_iter().collect();
     let waiting = Mutex::new(cases.into_iter());
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-                while let Some(case) = next() {
+                loop {
+                    let _place = Place::take();
+                    let Some(case) = next() else { return };
                     run(case);
                 }
             });

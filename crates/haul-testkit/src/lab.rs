@@ -242,9 +242,9 @@ impl Lab {
     }
 }
 
-/// Waits until something is so; gives up after a minute.
+/// Waits until something is so; gives up after three minutes.
 pub fn until(mut so: impl FnMut() -> bool) -> bool {
-    for _ in 0..6_000 {
+    for _ in 0..18_000 {
         if so() {
             return true;
         }
