@@ -7,18 +7,14 @@ use crate::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Entry, ErrorKind, Key, Mtime, Result};
-use haul_net::{Fault, Pages, Tried, at};
+use haul_net::{Fault, Pages, Tried};
 use haul_store::{
-    pages::{self, Answer, Pager, Scope},
-    tree::{self, Folders, Found, Wanted},
-    web,
+    pages::{self, Answer, Pager},
+    tree, web,
     xml::{self, Step},
 };
 use http::Method;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// Of a page so many may be none of what was asked for: the key after which it begins, and the directory that is listed.
 pub const BESIDE: usize = 2;
@@ -44,6 +40,10 @@ pub struct Next {
 
 impl Pager for Service {
     type Next = Next;
+
+    fn locator(&self) -> &str {
+        &self.locator
+    }
 
     fn root(&self) -> (Option<&str>, &[u8]) {
         (self.root.container.as_deref(), &self.root.prefix)
@@ -74,12 +74,12 @@ impl Pager for Service {
 async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> Result<Answer<Next>> {
     let scope = asked.scope;
     let mut whole = asked.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
-    let by_directory = || Answer::ByDirectory(Arc::new(Levels::new(service, scope, asked.meta)));
+    let own_order = Answer::ByDirectory { has_dirs: true };
     if asked.next.is_none() && scope.after.is_some() && !whole {
         // Where an account has directories, what comes after a name is another matter.
         match service.namespace(&scope.container).await {
             Namespace::Flat => {}
-            Namespace::Hierarchical => return Ok(by_directory()),
+            Namespace::Hierarchical => return Ok(own_order),
             Namespace::Untold => whole = true,
         }
     }
@@ -113,8 +113,10 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
         }
     };
     let is_parted = !asked.recursive && asked.next.is_none() && page.next.is_some();
-    if page.folders || is_parted && service.namespace(&scope.container).await == Namespace::Hierarchical {
-        return Ok(by_directory());
+    let has_own_order = !asked.any_order
+        && (page.folders || is_parted && service.namespace(&scope.container).await == Namespace::Hierarchical);
+    if has_own_order {
+        return Ok(own_order);
     }
     Ok(Answer::Page(page.entries, page.next.map(|marker| Next { marker, whole })))
 }
@@ -123,76 +125,6 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
 fn begins_before(page: &Page, from: &str) -> bool {
     let first = page.entries.first().map(|entry| entry.key.as_bytes());
     first.is_some_and(|first| first < from.as_bytes() && !from.as_bytes().starts_with(first))
-}
-
-/// The directories of a container, each asked for whole.
-#[derive(Clone)]
-struct Levels {
-    service: Arc<Service>,
-    container: String,
-    /// What names have at their front that keys haven't …
-    root: Vec<u8>,
-    /// … and what keys have.
-    front: Vec<u8>,
-    meta: bool,
-}
-
-impl Levels {
-    fn new(service: &Arc<Service>, scope: &Scope, meta: bool) -> Levels {
-        Levels {
-            service: service.clone(),
-            container: scope.container.clone(),
-            root: scope.prefix[..scope.cut].to_vec(),
-            front: scope.front.clone(),
-            meta,
-        }
-    }
-
-    fn key_of(&self, blob: &[u8]) -> Vec<u8> {
-        [&self.front[..], blob.get(self.root.len()..).unwrap_or_default()].concat()
-    }
-}
-
-impl Folders for Levels {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
-        let prefix = [&self.root[..], dir.as_bytes().get(self.front.len()..).unwrap_or_default()].concat();
-        let levels = self.clone();
-        async move {
-            let (mut found, mut next, mut pages) = (BTreeMap::<Key, Found>::new(), None::<String>, Pages::default());
-            loop {
-                let marker = next.as_deref();
-                let (most, meta) = (levels.service.config.list_chunk, levels.meta);
-                let question = Question { prefix: &prefix, delimiter: "/", most, marker, from: None, meta };
-                let page =
-                    plain(page(&levels.service, &levels.container, &question).await).map_err(at("list", &dir))?;
-                for entry in page.entries {
-                    let blob = entry.key.as_bytes();
-                    if !blob.starts_with(&prefix) {
-                        let message = format!("the server listed {}, which was not asked for", entry.key);
-                        return Err(Fault::broken(message).at("list", &dir));
-                    }
-                    pages.is_new(&entry.key.to_string());
-                    // The directory itself.
-                    if blob.len() > prefix.len() {
-                        let key = Key::new(levels.key_of(blob));
-                        // Its own marker says more of a directory than that there is something in it.
-                        let known = found.get(&key).is_some_and(|_| entry.version.is_none());
-                        if !known {
-                            found.insert(key.clone(), Found::Entry(Entry { key, ..entry }));
-                        }
-                    }
-                }
-                match page.next {
-                    None => return Ok(found.into_values().collect()),
-                    Some(marker) => {
-                        pages.next(&marker).map_err(at("list", &dir))?;
-                        next = Some(marker);
-                    }
-                }
-            }
-        }
-        .boxed()
-    }
 }
 
 /// The facts of a directory of the account's own; `None` where there is no such (`name` may end in a slash).

@@ -56,6 +56,10 @@ pub enum Next {
 impl Pager for Service {
     type Next = Next;
 
+    fn locator(&self) -> &str {
+        &self.locator
+    }
+
     fn root(&self) -> (Option<&str>, &[u8]) {
         (self.root.bucket.as_deref(), &self.root.prefix)
     }
@@ -66,10 +70,6 @@ impl Pager for Service {
 
     fn page<'a>(self: &'a Arc<Self>, asked: pages::Question<'a, Next>) -> BoxFuture<'a, Result<pages::Answer<Next>>> {
         next_page(self, asked).boxed()
-    }
-
-    fn empty_root(&self) -> BoxFuture<'_, Result<()>> {
-        futures::future::ready(Err(pages::no_root(&self.locator, "list"))).boxed()
     }
 }
 

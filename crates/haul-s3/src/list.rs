@@ -4,16 +4,13 @@ use super::{
     error::{Fault, Tried},
     meta,
     provider::lists_by_directory,
-    service::{Call, Service, at},
+    service::{Call, Service},
     xml::{self, Step},
 };
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{Algo, Entry, ErrorKind, Key, Kind, Result, Retry};
 use haul_net::Pages;
-use haul_store::{
-    pages::{self, Answer, Pager, Question, Scope},
-    tree::{Folders, Found, Wanted},
-};
+use haul_store::pages::{Answer, Pager, Question};
 use http::Method;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -40,6 +37,10 @@ pub enum Next {
 impl Pager for Service {
     type Next = Next;
 
+    fn locator(&self) -> &str {
+        &self.locator
+    }
+
     fn root(&self) -> (Option<&str>, &[u8]) {
         (self.root.bucket.as_deref(), &self.root.prefix)
     }
@@ -50,24 +51,21 @@ impl Pager for Service {
 
     fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
         async move {
-            let by_directory = || Answer::ByDirectory(Arc::new(Levels::new(self, question.scope)));
-            if self.lists_by_directory.load(Relaxed) {
-                return Ok(by_directory());
+            let own_order = Answer::ByDirectory { has_dirs: false };
+            if !question.any_order && self.lists_by_directory.load(Relaxed) {
+                return Ok(own_order);
             }
             let page = match in_order(&question.scope.container) {
+                true if question.any_order => page_of(self, &question, question.next).await,
                 true => ordered_page(self, &question).await,
                 false => all_pages(self, &question).await,
             };
             let page = page.map_err(|fault| fault.error("list"))?;
             // The first answer said what server it is.
-            let learned = question.next.is_none() && self.lists_by_directory.load(Relaxed);
-            Ok(if learned { by_directory() } else { Answer::Page(page.entries, page.next) })
+            let learned = !question.any_order && question.next.is_none() && self.lists_by_directory.load(Relaxed);
+            Ok(if learned { own_order } else { Answer::Page(page.entries, page.next) })
         }
         .boxed()
-    }
-
-    fn empty_root(&self) -> BoxFuture<'_, Result<()>> {
-        futures::future::ready(Err(pages::no_root(&self.locator, "list"))).boxed()
     }
 }
 
@@ -95,98 +93,33 @@ async fn ordered_page(service: &Service, question: &Question<'_, Next>) -> Tried
 
 /// Everything of a bucket that lists in no order, as one page: it must be held as a whole to be put in order.
 async fn all_pages(service: &Service, question: &Question<'_, Next>) -> Tried<Page> {
-    let mut all = Page::default();
+    let (mut all, mut pages) = (Page::default(), Pages::default());
     loop {
-        let call = call(service, question, service.config.list_chunk);
-        let page = page(service, call, &question.scope.prefix, all.next.as_ref()).await?;
+        let page = page_of(service, question, all.next.as_ref()).await?;
+        for entry in &page.entries {
+            pages.is_new(&entry.key.to_string());
+        }
         all.entries.extend(page.entries);
-        if page.next.is_some() && page.next == all.next {
-            return Err(Fault::broken("the listing does not advance"));
-        }
         all.next = page.next;
-        if all.next.is_none() {
-            all.entries.sort_by(|a, b| a.key.cmp(&b.key));
-            return Ok(all);
-        }
+        let Some(next) = &all.next else { break };
+        pages.next(next)?;
     }
+    all.entries.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(all)
+}
+
+/// A page as the server gives it.
+async fn page_of(service: &Service, question: &Question<'_, Next>, next: Option<&Next>) -> Tried<Page> {
+    page(service, call(service, question, service.config.list_chunk), &question.scope.prefix, next).await
 }
 
 /// A page of at most `most` entries.
 fn call<'a>(service: &Service, question: &Question<'a, Next>, most: usize) -> Call<'a> {
     let scope = question.scope;
     let call = Call::page(&service.config, &scope.container, &scope.prefix, most);
-    if question.recursive { call } else { call.query("delimiter", "/") }
-}
-
-/// The directories of a bucket, each asked for whole.
-#[derive(Clone)]
-struct Levels {
-    service: Arc<Service>,
-    bucket: String,
-    /// What the bucket's keys have at their front that ours haven't …
-    root: Vec<u8>,
-    /// … and what ours have.
-    front: Vec<u8>,
-}
-
-impl Levels {
-    fn new(service: &Arc<Service>, scope: &Scope) -> Levels {
-        Levels {
-            service: service.clone(),
-            bucket: scope.container.clone(),
-            root: scope.prefix[..scope.cut].to_vec(),
-            front: scope.front.clone(),
-        }
-    }
-
-    fn key_of(&self, object: &[u8]) -> Key {
-        Key::new([&self.front, object.get(self.root.len()..).unwrap_or_default()].concat())
-    }
-
-    async fn read(&self, dir: Key) -> Result<Vec<Found>> {
-        let Some(below) = dir.as_bytes().strip_prefix(&self.front[..]) else {
-            // Above the bucket, which was named or is listed there.
-            return Ok(vec![Found::Entry(Entry::dir(Key::new(&self.front)))]);
-        };
-        let (prefix, service) = ([&self.root[..], below].concat(), &self.service);
-        let (mut found, mut next, mut pages) = (Vec::<Found>::new(), None::<Next>, Pages::default());
-        loop {
-            let call = Call::page(&service.config, &self.bucket, &prefix, service.config.list_chunk);
-            let page = page(service, call.query("delimiter", "/"), &prefix, next.as_ref()).await;
-            let page = page.map_err(at("list", &dir))?;
-            for entry in page.entries {
-                if !entry.key.as_bytes().starts_with(&prefix) {
-                    let message = format!("the server listed {}, which was not asked for", entry.key);
-                    return Err(Fault::broken(message).at("list", &dir));
-                }
-                pages.is_new(&entry.key.to_string());
-                found.push(Found::Entry(Entry { key: self.key_of(entry.key.as_bytes()), ..entry }));
-            }
-            match page.next {
-                None => break,
-                Some(more) => {
-                    pages.next(&more).map_err(haul_net::at("list", &dir))?;
-                    next = Some(more);
-                }
-            }
-        }
-        if found.is_empty() && dir.is_root() && !self.root.is_empty() {
-            return Err(pages::no_root(&service.locator, "list"));
-        }
-        // A directory's own marker tells it, but for that of the root.
-        found.retain(|found| found.key().as_bytes().len() > self.front.len());
-        Ok(found)
-    }
-}
-
-impl Folders for Levels {
-    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
-        let levels = self.clone();
-        async move { levels.read(dir).await }.boxed()
-    }
-
-    fn has_dirs(&self) -> bool {
-        false
+    match question.delimiter() {
+        "" => call,
+        delimiter => call.query("delimiter", delimiter),
     }
 }
 

@@ -4,12 +4,16 @@
 use crate::{
     ListRequest,
     task::Task,
-    tree::{self, Folders},
+    tree::{self, Folders, Found, Wanted},
 };
-use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, error::NO_KEYS, key::after_prefix};
-use haul_net::{Fault, Pages};
-use std::{hash::Hash, sync::Arc};
+use haul_net::{Fault, Pages, at};
+use std::{
+    collections::{BTreeMap, btree_map},
+    hash::Hash,
+    sync::Arc,
+};
 use tokio::sync::mpsc;
 
 /// Pages that wait for the reader, beside the one being fetched.
@@ -19,6 +23,9 @@ const AHEAD: usize = 2;
 pub trait Pager: Send + Sync + 'static {
     /// How the next page is asked for.
     type Next: Hash + Send + Sync + 'static;
+
+    /// The root as a person writes it.
+    fn locator(&self) -> &str;
 
     /// The root: its container, `None` where the containers are the top directories, and what all names below it begin with.
     fn root(&self) -> (Option<&str>, &[u8]);
@@ -31,10 +38,12 @@ pub trait Pager: Send + Sync + 'static {
     /// Errors: the page can't be had, or doesn't prove what it tells.
     fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Self::Next>) -> BoxFuture<'a, Result<Answer<Self::Next>>>;
 
-    /// Whether a root that is a directory is there though there is nothing in it.
+    /// Whether a root that is a directory is there though there is nothing in it: where directories aren't things of their own, it isn't.
     ///
     /// Errors: it is missing, see [`no_root`], or can't be asked for.
-    fn empty_root(&self) -> BoxFuture<'_, Result<()>>;
+    fn empty_root(&self) -> BoxFuture<'_, Result<()>> {
+        std::future::ready(Err(no_root(self.locator(), "list"))).boxed()
+    }
 }
 
 /// Which page.
@@ -49,6 +58,8 @@ pub struct Question<'a, N> {
     pub recursive: bool,
     /// Metadata are wanted.
     pub meta: bool,
+    /// One directory is asked for that is held whole before anything of it is told: its names may come in any order.
+    pub any_order: bool,
 }
 
 impl<N> Question<'_, N> {
@@ -63,8 +74,12 @@ pub enum Answer<N> {
     /// Names and common prefixes (as directories), keyed by their names in the container, and how the next page is asked for; `None` on
     /// the last one.
     Page(Vec<Entry>, Option<N>),
-    /// It has an order of its own: what comes after the names that were told is listed directory by directory.
-    ByDirectory(Arc<dyn Folders>),
+    /// It has an order of its own: what comes after the names that were told is listed directory by directory. Never the answer where
+    /// any order will do.
+    ByDirectory {
+        /// Directories are things of their own there.
+        has_dirs: bool,
+    },
 }
 
 /// A part of the namespace that lies in one container.
@@ -213,10 +228,11 @@ impl<P: Pager> Lister<P> {
                 most: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
                 recursive: self.request.recursive,
                 meta: self.request.meta,
+                any_order: false,
             };
             let (entries, more) = match self.pager.page(question).await.map_err(|error| (lost(), error))? {
                 Answer::Page(entries, more) => (entries, more),
-                Answer::ByDirectory(folders) => return self.by_directory(&scope, last, folders).await,
+                Answer::ByDirectory { has_dirs } => return self.by_directory(&scope, last, has_dirs).await,
             };
             if entries.is_empty() && more.is_none() && last.is_none() && self.is_of_the_root() {
                 return self.pager.empty_root().await.map(|()| Reached::End).map_err(|error| (lost(), error));
@@ -249,7 +265,15 @@ impl<P: Pager> Lister<P> {
     }
 
     /// What comes after `last`, directory by directory.
-    async fn by_directory(&mut self, scope: &Scope, last: Option<Vec<u8>>, folders: Arc<dyn Folders>) -> Went {
+    async fn by_directory(&mut self, scope: &Scope, last: Option<Vec<u8>>, has_dirs: bool) -> Went {
+        let directories = Directories {
+            pager: self.pager.clone(),
+            container: scope.container.clone(),
+            root: scope.prefix[..scope.cut].to_vec(),
+            front: scope.front.clone(),
+            meta: self.request.meta,
+            has_dirs,
+        };
         let after = last.or_else(|| scope.after.clone());
         let request = ListRequest {
             prefix: scope.key_of(&scope.prefix).as_bytes().to_vec(),
@@ -257,7 +281,7 @@ impl<P: Pager> Lister<P> {
             limit: self.request.limit.map(|limit| limit.saturating_sub(self.given)),
             ..self.request.clone()
         };
-        let mut listing = tree::list(folders, request);
+        let mut listing = tree::list(Arc::new(directories), request);
         while let Some(listed) = listing.next().await {
             match listed {
                 Listed::Batch(entries) => {
@@ -290,6 +314,90 @@ impl<P: Pager> Lister<P> {
     /// True when all that is below the root is asked for, and the root is a directory.
     fn is_of_the_root(&self) -> bool {
         self.request.prefix.is_empty() && self.request.after.is_none() && !self.pager.root().1.is_empty()
+    }
+}
+
+/// The directories of a container, each asked for whole.
+struct Directories<P> {
+    pager: Arc<P>,
+    container: String,
+    /// What names have at their front that keys haven't …
+    root: Vec<u8>,
+    /// … and what keys have.
+    front: Vec<u8>,
+    meta: bool,
+    has_dirs: bool,
+}
+
+impl<P> Clone for Directories<P> {
+    fn clone(&self) -> Self {
+        let Directories { pager, container, root, front, meta, has_dirs } = self;
+        Directories {
+            pager: pager.clone(),
+            container: container.clone(),
+            root: root.clone(),
+            front: front.clone(),
+            meta: *meta,
+            has_dirs: *has_dirs,
+        }
+    }
+}
+
+impl<P: Pager> Directories<P> {
+    /// All that is directly in a directory.
+    async fn read(self, dir: Key) -> Result<Vec<Found>> {
+        let Some(below) = dir.as_bytes().strip_prefix(&self.front[..]) else {
+            // Above the container, which was named or is listed there.
+            return Ok(vec![Found::Entry(Entry::dir(Key::new(&self.front)))]);
+        };
+        let (prefix, cut) = ([&self.root[..], below].concat(), self.root.len());
+        let Directories { pager, container, front, meta, has_dirs, .. } = self;
+        let scope = Scope { container, prefix, after: None, cut, front };
+        let (mut found, mut next, mut pages) = (BTreeMap::<Key, Entry>::new(), None::<P::Next>, Pages::default());
+        loop {
+            let question =
+                Question { scope: &scope, next: next.as_ref(), most: None, recursive: false, meta, any_order: true };
+            let Answer::Page(entries, more) = pager.page(question).await.map_err(|error| error.with_key(&dir))? else {
+                let message = "a directory can't be listed by its directories";
+                return Err(Error::new(ErrorKind::Unsupported, "list", message).with_key(&dir));
+            };
+            for entry in entries {
+                let name = entry.key.as_bytes();
+                if !name.starts_with(&scope.prefix) {
+                    let message = format!("the server listed {}, which was not asked for", entry.key);
+                    return Err(Fault::broken(message).at("list", &dir));
+                }
+                pages.is_new(&entry.key.to_string());
+                let key = scope.key_of(name);
+                match found.entry(key.clone()) {
+                    btree_map::Entry::Vacant(place) => drop(place.insert(Entry { key, ..entry })),
+                    // Its own marker says more of a directory than that there is something in it.
+                    btree_map::Entry::Occupied(mut known) if entry.version.is_some() => {
+                        known.insert(Entry { key, ..entry });
+                    }
+                    btree_map::Entry::Occupied(_) => {}
+                }
+            }
+            let Some(more) = more else { break };
+            pages.next(&more).map_err(at("list", &dir))?;
+            next = Some(more);
+        }
+        if found.is_empty() && dir.is_root() && !scope.prefix.is_empty() {
+            pager.empty_root().await?;
+        }
+        // Where directories aren't things of their own, a directory's own marker tells it, but for that of the root.
+        found.retain(|key, _| if has_dirs { *key != dir } else { key.as_bytes().len() > scope.front.len() });
+        Ok(found.into_values().map(Found::Entry).collect())
+    }
+}
+
+impl<P: Pager> Folders for Directories<P> {
+    fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
+        self.clone().read(dir).boxed()
+    }
+
+    fn has_dirs(&self) -> bool {
+        self.has_dirs
     }
 }
 
