@@ -14,10 +14,18 @@ keeps() { python3 -c 'import os, sys, tempfile; file = tempfile.TemporaryFile(di
 if [ -z "${HAUL_TEST_FULL:-}${HAUL_TEST_DIR:-}" ] && roomy /dev/shm && keeps /dev/shm; then export HAUL_TEST_DIR=/dev/shm; fi
 # Most tests wait for servers, disks and timers more than they compute.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((3 * $(nproc)))}"
-# Times of tests are printed by nightly compilers' tests only, or by those that are told to be; what compiles them isn't told.
-timed=(--config "target.'cfg(unix)'.runner = ['env', 'RUSTC_BOOTSTRAP=1']")
-cargo "${timed[@]}" test --workspace --locked --no-fail-fast --lib --bins --tests -- -Z unstable-options --report-time 2>&1 | tee "$log"
+export OTHERS=$(((RUST_TEST_THREADS + 2) / 3)) BESIDE="$PWD/target/beside"
+rm -rf "$BESIDE" && mkdir -p "$BESIDE"
+trap '[ ! -e "$BESIDE/pid" ] || kill -- -"$(cat "$BESIDE/pid")"; exit 1' INT TERM
+runner=(--config "target.'cfg(unix)'.runner = ['bash', '$PWD/tests/beside.sh']")
+cargo "${runner[@]}" test --workspace --locked --no-fail-fast --lib --bins --tests -- -Z unstable-options --report-time 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
+if [ -e "$BESIDE/pid" ]; then
+  while kill -0 "$(cat "$BESIDE/pid")" 2>/dev/null; do sleep 1; done
+  tee -a "$log" < "$BESIDE/output"
+  [ "$(cat "$BESIDE/status")" = 0 ] || status=1
+fi
+trap - INT TERM
 cargo test --workspace --locked --no-fail-fast --doc 2>&1 | tee -a "$log"
 [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
 [ "$status" -ne 0 ] || bash tests/install.sh || status=1

@@ -120,6 +120,7 @@ fn waiting(mut start: impl FnMut() -> Child) -> Option<(Child, String)> {
         }
         assert!(said.contains("53682"), "{said}");
         child.wait().expect("ended");
+        std::thread::sleep(std::time::Duration::from_secs(2));
     }
     haul_testkit::peers::skip("port 53682 is taken");
     None

@@ -228,7 +228,9 @@ fn what_is_hashed_of_such_a_file_is_one_state_of_it() {
         let told = fs::read_to_string(repo.join("data/f.dvc")).unwrap_or_default();
         assert!(code == Some(0) && good(&told) || err.contains("it changed while it was read"), "{told}\n{err}");
         let (code, _, err) = run(&["snapshot", "push", "data", "../store"]);
-        assert!(code == Some(0) || err.contains("changed"), "{err}");
+        // Two writes of one tick of the kernel's clock leave the same times behind: then its bytes alone tell.
+        let told = ["changed", "does not have the md5 that the source says it has"].iter().any(|why| err.contains(why));
+        assert!(code == Some(0) || told, "{err}");
         if code == Some(0) {
             let (_, _, err) = run(&["snapshot", "pull", "../store", "data", "../back"]);
             assert!(!Rewritten::is_torn(&fs::read(lab.path("back/f")).unwrap()), "{err}");

@@ -6,7 +6,7 @@ use haul_core::{Key, part::KeyRange};
 use haul_fleet::protocol::{
     Answer, Choice, Found, Lease, Meaning, Progress, Record, Seen, ShardId, State, WorkerId, choose, meaning,
 };
-use haul_testkit::amount::rounds;
+use haul_testkit::{amount::rounds, chance::Chance};
 use std::{
     collections::{BTreeMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
@@ -67,7 +67,8 @@ fn key(number: u8) -> Key {
 impl World {
     fn new(bounds: &Bounds) -> World {
         let maker = WorkerId("maker".into());
-        let cuts: Vec<Key> = (1..bounds.shards as u8).map(|n| key(n * bounds.keys / bounds.shards as u8 - 1)).collect();
+        let cuts = (1..bounds.shards).map(|n| key((n * usize::from(bounds.keys) / bounds.shards) as u8 - 1));
+        let cuts: Vec<Key> = cuts.collect();
         let pieces = KeyRange::default().pieces(&cuts).into_iter().enumerate();
         let first = |(at, range)| ((ShardId::first(at), 0), Record::first(&maker, range));
         let worker = |n| Worker { me: WorkerId(format!("w{n}")), lives: 0, doing: Doing::Nothing };
@@ -182,52 +183,56 @@ impl World {
         }
     }
 
+    /// All that may happen next.
     fn steps(&self, bounds: &Bounds) -> Vec<World> {
-        let mut out = Vec::new();
-        for (at, worker) in self.workers.iter().enumerate() {
-            match worker.doing.clone() {
-                Doing::Over => continue,
-                Doing::Nothing if bounds.slow_listings => out.push(self.with(at, Doing::Lists(None, BTreeMap::new()))),
-                Doing::Nothing => self.chooses(bounds, at, &self.latest(), &mut out),
-                Doing::Lists(after, mut seen) => {
-                    let next = self.store.iter().find(|(place, _)| after.as_ref().is_none_or(|after| *place > after));
-                    match next {
-                        None => self.chooses(bounds, at, &seen, &mut out),
-                        Some((place, record)) => {
-                            seen.insert(place.0.clone(), (place.1, record.clone()));
-                            out.push(self.with(at, Doing::Lists(Some(place.clone()), seen)));
-                        }
+        (0..self.workers.len()).flat_map(|at| self.steps_of(at, bounds)).collect()
+    }
+
+    /// All that a worker may do next, or that may befall it.
+    fn steps_of(&self, at: usize, bounds: &Bounds) -> Vec<World> {
+        let (worker, mut out) = (&self.workers[at], Vec::new());
+        match worker.doing.clone() {
+            Doing::Over => return out,
+            Doing::Nothing if bounds.slow_listings => out.push(self.with(at, Doing::Lists(None, BTreeMap::new()))),
+            Doing::Nothing => self.chooses(bounds, at, &self.latest(), &mut out),
+            Doing::Lists(after, mut seen) => {
+                let next = self.store.iter().find(|(place, _)| after.as_ref().is_none_or(|after| *place > after));
+                match next {
+                    None => self.chooses(bounds, at, &seen, &mut out),
+                    Some((place, record)) => {
+                        seen.insert(place.0.clone(), (place.1, record.clone()));
+                        out.push(self.with(at, Doing::Lists(Some(place.clone()), seen)));
                     }
                 }
-                Doing::Bears(mut births, base, then) => {
-                    let mut next = self.clone();
-                    // Whether it was there before makes no difference.
-                    next.create(&births.remove(0));
-                    next.workers[at].doing = match (births.is_empty(), then) {
-                        (false, then) => Doing::Bears(births, base, then),
-                        (true, Some(claim)) => Doing::Writes(claim),
-                        (true, None) => Doing::Holds(base, None, 0),
-                    };
-                    out.push(next);
-                }
-                Doing::Writes(lease) => self.writes(at, lease, &mut out),
-                Doing::Looks(lease) => {
-                    let there = self.store.get(&(lease.id.clone(), lease.number));
-                    out.push(match lease.found(there) {
-                        Found::Stands => self.with(at, World::stands(lease)),
-                        Found::Lost => self.with(at, Doing::Nothing),
-                        Found::Again => self.with(at, Doing::Writes(lease)),
-                    });
-                }
-                Doing::Holds(lease, reached, count) => self.holds(at, &lease, &reached, count, &mut out),
             }
-            if self.crashes > 0 && worker.doing != Doing::Nothing {
-                let mut next = self.with(at, Doing::Nothing);
-                next.crashes -= 1;
-                next.workers[at].lives += 1;
-                next.workers[at].me = WorkerId(format!("w{at}.{}", next.workers[at].lives));
+            Doing::Bears(mut births, base, then) => {
+                let mut next = self.clone();
+                // Whether it was there before makes no difference.
+                next.create(&births.remove(0));
+                next.workers[at].doing = match (births.is_empty(), then) {
+                    (false, then) => Doing::Bears(births, base, then),
+                    (true, Some(claim)) => Doing::Writes(claim),
+                    (true, None) => Doing::Holds(base, None, 0),
+                };
                 out.push(next);
             }
+            Doing::Writes(lease) => self.writes(at, lease, &mut out),
+            Doing::Looks(lease) => {
+                let there = self.store.get(&(lease.id.clone(), lease.number));
+                out.push(match lease.found(there) {
+                    Found::Stands => self.with(at, World::stands(lease)),
+                    Found::Lost => self.with(at, Doing::Nothing),
+                    Found::Again => self.with(at, Doing::Writes(lease)),
+                });
+            }
+            Doing::Holds(lease, reached, count) => self.holds(at, &lease, &reached, count, &mut out),
+        }
+        if self.crashes > 0 && worker.doing != Doing::Nothing {
+            let mut next = self.with(at, Doing::Nothing);
+            next.crashes -= 1;
+            next.workers[at].lives += 1;
+            next.workers[at].me = WorkerId(format!("w{at}.{}", next.workers[at].lives));
+            out.push(next);
         }
         out
     }
@@ -281,6 +286,24 @@ fn explore(bounds: Bounds) -> (usize, usize) {
     (seen.len(), ended)
 }
 
+/// One schedule of a world that is too large for all of them: who comes next, and what befalls him, by chance. Comes to its end.
+fn walk(seed: u64, bounds: &Bounds) -> World {
+    let (mut world, mut chance) = (World::new(bounds), Chance(seed));
+    for _ in 0..1_000_000 {
+        if world.workers.iter().all(|worker| worker.doing == Doing::Over) {
+            return world;
+        }
+        let mut next = world.steps_of(chance.below(bounds.workers), bounds);
+        // What comes first is how it goes well: else it would take very long.
+        let which = if chance.below(4) > 0 { 0 } else { chance.below(next.len()) };
+        if which < next.len() {
+            world = next.swap_remove(which);
+            world.check();
+        }
+    }
+    panic!("seed {seed}: it has no end");
+}
+
 /// Worlds grow by ten with each record that a shard may have.
 fn one() -> Bounds {
     let records = rounds(3, 4);
@@ -316,4 +339,33 @@ fn listings_that_others_write_into() {
 #[test]
 fn several_shards_and_three_workers() {
     holds(Bounds { workers: 3, shards: 2, splits: 0, records: rounds(2, 3), ..one() });
+}
+
+#[test]
+fn all_faults_together() {
+    holds(Bounds { crashes: 1, lost_answers: 1, ..one() });
+    holds(Bounds { keys: 1, splits: 0, crashes: 1, lost_answers: 1, slow_listings: true, records: 2, ..one() });
+}
+
+/// Who waits has others split what they have, again and again, while workers die, answers are lost, and whoever is slow is taken for
+/// dead.
+#[test]
+fn twenty_workers_that_split_die_and_sleep() {
+    let few = Bounds {
+        workers: 20,
+        keys: 120,
+        shards: 3,
+        splits: 100,
+        crashes: 40,
+        lost_answers: 100,
+        records: u64::MAX,
+        slow_listings: true,
+    };
+    let (mut shards, mut splits) = (0, 0);
+    for seed in 0..rounds(10, 300) {
+        let world = walk(seed, &few);
+        shards += world.latest().len();
+        splits += usize::from(few.splits - world.splits);
+    }
+    assert!(shards > 100 && splits > 100, "{shards} shards, {splits} splits");
 }
