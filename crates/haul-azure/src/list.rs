@@ -79,9 +79,9 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
     let scope = asked.scope;
     let mut whole = asked.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
     if service.config.encoding.is_some() && !asked.any_order {
-        // One directory too many does no harm, one too few does; Azurite has none.
-        let may_have_dirs = || async { service.namespace(&scope.container).await != Namespace::Flat };
-        return Ok(Answer::ByDirectory { has_dirs: !service.config.emulator && may_have_dirs().await });
+        // Where the account doesn't tell, a directory too many does no harm; one too few would not be deleted with the others.
+        let has_dirs = service.namespace(&scope.container).await != Namespace::Flat;
+        return Ok(Answer::ByDirectory { has_dirs });
     }
     let own_order = Answer::ByDirectory { has_dirs: true };
     if asked.next.is_none() && scope.after.is_some() && !whole {

@@ -433,7 +433,7 @@ fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8], entry: &Entry) -> Found {
     }
     // Under its key another name is asked for.
     let message = format!(
-        "it was not written with this encoding: its name in the bucket is {:?}, and without an encoding it can be read",
+        "it was not written with this encoding: its name there is {:?}, and without an encoding it can be read",
         String::from_utf8_lossy(leaf)
     );
     let error = Error::new(ErrorKind::Invalid, "list", message).with_key(&key);
