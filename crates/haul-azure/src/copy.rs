@@ -30,7 +30,7 @@ const PART: u64 = 256 << 20;
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&from) {
+    let root = match Root::parse(&from).and_then(|root| root.encoded(service.config.encoding)) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };

@@ -43,7 +43,10 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let host = web::authority(&config.endpoint);
     let name = format!("azureblob:{host}:{}", config.account);
     let lanes = request.net.roads.to(&name, &host);
-    let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
+    // Where keys are other names, Azure's copies would need both ends' encodings.
+    let alike = config.encoding.map(|encoding| format!(" {encoding:?}")).unwrap_or_default();
+    let domain = Domain { name: format!("{name}{alike}"), place: root.to_bytes().into(), on_device: None };
+    let root = root.encoded(config.encoding)?;
     let caps = Caps {
         mtime: Some(Duration::from_nanos(1)),
         set_mtime: true,
@@ -77,8 +80,9 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         copy_batch: 1,
         conditional: true,
         deletes_version: true,
-        // Azurite can't begin a listing at a name.
-        page: (!config.emulator).then_some(config.list_chunk.saturating_sub(list::BESIDE).max(1)),
+        // Azurite can't begin a listing at a name, and directory by directory keys aren't a row of pages.
+        page: (!config.emulator && config.encoding.is_none())
+            .then_some(config.list_chunk.saturating_sub(list::BESIDE).max(1)),
         case_insensitive: false,
         meta: true,
         attributes: None,

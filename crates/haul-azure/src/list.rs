@@ -6,7 +6,7 @@ use crate::{
     service::{Call, Namespace, Place, RANGES, Service},
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Entry, ErrorKind, Key, Mtime, Result};
+use haul_core::{Entry, ErrorKind, Key, Mtime, Result, encoding::Encoding};
 use haul_net::{Fault, Pages, Tried};
 use haul_store::{
     pages::{self, Answer, Pager},
@@ -53,6 +53,10 @@ impl Pager for Service {
         containers(self).boxed()
     }
 
+    fn encoding(&self) -> Option<Encoding> {
+        self.config.encoding
+    }
+
     fn page<'a>(self: &'a Arc<Self>, asked: pages::Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
         next_page(self, asked).boxed()
     }
@@ -74,6 +78,11 @@ impl Pager for Service {
 async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> Result<Answer<Next>> {
     let scope = asked.scope;
     let mut whole = asked.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
+    if service.config.encoding.is_some() && !asked.any_order {
+        // Where the account doesn't tell, a directory too many does no harm; one too few would not be deleted with the others.
+        let has_dirs = service.namespace(&scope.container).await != Namespace::Flat;
+        return Ok(Answer::ByDirectory { has_dirs });
+    }
     let own_order = Answer::ByDirectory { has_dirs: true };
     if asked.next.is_none() && scope.after.is_some() && !whole {
         // Where an account has directories, what comes after a name is another matter.

@@ -4,6 +4,7 @@ use crate::{certificate::Certificate, token::Identity};
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use haul_core::{
     Error, ErrorKind, Result,
+    encoding::Encoding,
     units::{Size, parse_size},
 };
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
@@ -75,6 +76,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "endpoint",
         help: "Address of the service, where it isn't https://ACCOUNT.blob.core.windows.net.",
+        ..BASE
+    },
+    OptionSpec {
+        name: "encoding",
+        help: "Characters of names that are replaced, by rclone's names for them; rclone's own choice is Slash,BackSlash,Del,Ctl,RightPeriod,InvalidUtf8. Raw: names stay as they are. With any other value a container is listed directory by directory.",
+        default: "Raw",
         ..BASE
     },
     OptionSpec {
@@ -155,6 +162,8 @@ pub struct Config {
     /// A larger blob is copied in parts.
     pub copy_cutoff: u64,
     pub list_chunk: usize,
+    /// None where names stay as they are.
+    pub encoding: Option<Encoding>,
     pub access_tier: String,
     pub no_check_container: bool,
     /// It is Azurite.
@@ -232,6 +241,7 @@ impl Config {
             copy_cutoff: size("copy_cutoff", "256Mi", LARGEST)?,
             chunk_size_chosen: !option("chunk_size").is_empty(),
             list_chunk,
+            encoding: Encoding::chosen(&option("encoding"))?,
             access_tier: option("access_tier"),
             no_check_container: is("no_check_container"),
             emulator: given.emulator,

@@ -7,7 +7,7 @@ use crate::{
     token::Source,
 };
 use bytes::Bytes;
-use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use haul_core::{Error, ErrorKind, Key, Result, Retry, encoding::Encoding};
 use haul_net::{Fault, Http, Reply, Tried, reach};
 use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, batch, body::Pieces, web::authority};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
@@ -30,6 +30,8 @@ const PATH: &AsciiSet = &QUERY.remove(b'/');
 pub struct Root {
     pub container: Option<String>,
     pub prefix: Vec<u8>,
+    /// How keys below it are names, and `prefix` is one; none where they are names as they are.
+    encoding: Option<Encoding>,
 }
 
 /// A blob in a container.
@@ -60,14 +62,26 @@ impl Root {
         let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
         let path = &path[start..];
         if path.is_empty() {
-            return Ok(Root { container: None, prefix: Vec::new() });
+            return Ok(Root { container: None, prefix: Vec::new(), encoding: None });
         }
         let (container, rest) = split(path);
         let mut prefix = rest.to_vec();
         if !prefix.is_empty() && !prefix.ends_with(b"/") {
             prefix.push(b'/');
         }
-        Ok(Root { container: Some(name(container)?), prefix })
+        Ok(Root { container: Some(name(container)?), prefix, encoding: None })
+    }
+
+    /// The same, where names are encoded.
+    ///
+    /// Errors: `Invalid` when its own name can't be.
+    pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
+        let Some(chosen) = encoding else { return Ok(self) };
+        let prefix = chosen.encode_path(&self.prefix).map_err(|why| {
+            let name = String::from_utf8_lossy(&self.prefix).into_owned();
+            Error::new(ErrorKind::Invalid, "open", format!("Azure can't hold {name}: {why}"))
+        })?;
+        Ok(Root { prefix, encoding, ..self })
     }
 
     /// As bytes that [`Root::parse`] reads.
@@ -83,23 +97,35 @@ impl Root {
     /// Errors: `Invalid` for a name that the service can't have, or would take for another: it reads `\` as `/` and leaves out dots at
     /// the end of a part.
     pub fn place(&self, key: &Key) -> Result<Place> {
-        let place = match &self.container {
-            Some(container) => Place { container: container.clone(), blob: [&self.prefix, key.as_bytes()].concat() },
+        let (container, below) = match &self.container {
+            Some(container) => (container.clone(), key.as_bytes()),
             None => {
-                let (container, blob) = split(key.as_bytes());
-                Place { container: name(container).map_err(|e| e.with_key(key))?, blob: blob.to_vec() }
+                let (container, below) = split(key.as_bytes());
+                (name(container).map_err(|e| e.with_key(key))?, below)
             }
         };
-        let wrong = |why: &str| {
-            let message = format!("Azure can't hold this name: {why}; rename it");
+        let refuse = |why: &str, what: &str| {
+            let message = format!("Azure can't hold this name: {why}; rename it{what}");
             Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key))
         };
-        let Ok(text) = std::str::from_utf8(&place.blob) else { return wrong("it isn't UTF-8") };
+        let wrong = |why: &str| refuse(why, "");
+        // What an encoding would replace.
+        let odd = |why: &str| match self.encoding {
+            None => refuse(why, ", or replace characters as rclone does (--azureblob-encoding)"),
+            Some(_) => refuse(why, ""),
+        };
+        let below = match self.encoding.map(|encoding| encoding.encode_path(below)) {
+            None => below.to_vec(),
+            Some(Ok(name)) => name,
+            Some(Err(why)) => return wrong(why),
+        };
+        let place = Place { container, blob: [&self.prefix[..], &below].concat() };
+        let Ok(text) = std::str::from_utf8(&place.blob) else { return odd("it isn't UTF-8") };
         if text.contains('\\') || text.chars().any(char::is_control) {
-            return wrong("it has a backslash or a control character");
+            return odd("it has a backslash or a control character");
         }
         if text.split('/').any(|part| part.ends_with('.')) {
-            return wrong("a part of it ends in a dot");
+            return odd("a part of it ends in a dot");
         }
         if text.chars().count() > 1024 {
             return wrong("it is longer than 1024 characters");
@@ -441,5 +467,28 @@ mod tests {
         }
         let all = Root::parse(b"").unwrap();
         assert_eq!(all.place(&Key::new("box/x")).unwrap(), Place { container: "box".into(), blob: b"x".to_vec() });
+    }
+
+    #[test]
+    fn names_are_encoded_below_the_container() {
+        let encoding = Encoding::chosen("Slash,BackSlash,Del,Ctl,RightPeriod,InvalidUtf8").unwrap();
+        let root = Root::parse(b"/box/d.").unwrap().encoded(encoding).unwrap();
+        let blob = |key: &[u8]| root.place(&Key::new(key)).map(|place| String::from_utf8(place.blob).unwrap());
+        assert_eq!(blob(b"a\\b./c\td\xff").unwrap(), "d．/a＼b．/c␉d‛FF");
+        assert_eq!(blob(b"").unwrap(), "d．/");
+        for (bad, why) in [
+            (&b"a//b"[..], "a part of it is empty"),
+            (b"x/./y", "with this encoding it would come back as another"),
+            ("a\u{85}b".as_bytes(), "it has a backslash or a control character"),
+        ] {
+            let message = blob(bad).unwrap_err().message().to_owned();
+            assert_eq!(message, format!("Azure can't hold this name: {why}; rename it"));
+        }
+        let all = Root::parse(b"").unwrap().encoded(encoding).unwrap();
+        assert_eq!(all.place(&Key::new("box/a.")).unwrap().blob, "a．".as_bytes());
+        let raw = Root::parse(b"box").unwrap().place(&Key::new("a.")).unwrap_err().message().to_owned();
+        let wanted =
+            "a part of it ends in a dot; rename it, or replace characters as rclone does (--azureblob-encoding)";
+        assert_eq!(raw, format!("Azure can't hold this name: {wanted}"));
     }
 }

@@ -122,6 +122,16 @@ impl Encoding {
         Ok(Encoding(text.split(',').map(|name| class(name.trim())).sum_bits()?))
     }
 
+    /// What the option of a service says whose names are paths; `None` where they stay as they are: it says nothing, or `Raw`.
+    ///
+    /// Errors: as [`Encoding::parse`].
+    pub fn chosen(text: &str) -> Result<Option<Encoding>> {
+        match text.trim() {
+            "" => Ok(None),
+            text => Ok(Some(Encoding::parse(text)?).filter(|encoding| !encoding.has(RAW))),
+        }
+    }
+
     fn has(self, bits: u32) -> bool {
         self.0 & bits != 0
     }
@@ -167,6 +177,34 @@ impl Encoding {
             return Cow::Borrowed(name);
         }
         Cow::Owned(to_ours(&self.decode_plain(name)))
+    }
+
+    /// The service's name for a key, part by part, where its names are paths.
+    ///
+    /// Errors: why it can have none, in a few words.
+    pub fn encode_path(self, key: &[u8]) -> Result<Vec<u8>, &'static str> {
+        let inner = key.strip_suffix(b"/").unwrap_or(key);
+        if key.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut name = Vec::with_capacity(key.len() + 16);
+        for part in inner.split(|byte| *byte == b'/') {
+            if part.is_empty() {
+                return Err("a part of it is empty");
+            }
+            // A slash would make two parts of one.
+            let encoded = self.encode(part).filter(|encoded| !encoded.contains(&b'/'));
+            name.extend_from_slice(&encoded.ok_or("with this encoding it would come back as another")?);
+            name.push(b'/');
+        }
+        name.truncate(name.len() - usize::from(inner.len() == key.len()));
+        Ok(name)
+    }
+
+    /// The key for a name of a service whose names are paths. It may be that of another name too: [`Encoding::encode_path`] tells.
+    pub fn decode_path(self, name: &[u8]) -> Vec<u8> {
+        let parts: Vec<_> = name.split(|byte| *byte == b'/').map(|part| self.decode(part)).collect();
+        parts.join(&b'/')
     }
 
     /// True for a name that needs no second look: most are.
@@ -430,6 +468,34 @@ mod tests {
         assert!(CLASSES.iter().enumerate().all(|(place, (_, bit, _))| *bit == 1 << place));
         let said = Encoding::parse("Slash,Comma").unwrap_err().message().to_owned();
         assert!(said.contains("\"Comma\"") && said.contains("Asterisk"), "{said}");
+    }
+
+    #[test]
+    fn paths_are_encoded_part_by_part() {
+        let mask = Encoding::chosen("Slash,BackSlash,RightPeriod,InvalidUtf8").unwrap().unwrap();
+        for (key, name) in
+            [("", ""), ("a", "a"), ("a./b\\c/", "a．/b＼c/"), ("x／y/‛.x", "x／y/‛‛.x"), ("．/d", "．/d")]
+        {
+            let encoded = mask.encode_path(key.as_bytes());
+            assert_eq!(encoded.as_deref().map(String::from_utf8_lossy), Ok(name.into()));
+            assert_eq!(mask.decode_path(name.as_bytes()), key.as_bytes());
+        }
+        for (key, why) in [
+            ("/", "a part of it is empty"),
+            ("/a", "a part of it is empty"),
+            ("a//b", "a part of it is empty"),
+            ("a/./b", "with this encoding it would come back as another"),
+        ] {
+            assert_eq!(mask.encode_path(key.as_bytes()), Err(why), "{key}");
+        }
+        // A slash that is part of a name stays none between parts, or there is no such name.
+        let none = Encoding::chosen("None").unwrap().unwrap();
+        assert!(none.encode_path("x／y".as_bytes()).is_err());
+        assert_eq!(none.encode_path("‛x".as_bytes()).unwrap(), "‛‛x".as_bytes());
+        for raw in ["", " ", "Raw", "Slash,Raw"] {
+            assert_eq!(Encoding::chosen(raw).unwrap(), None);
+        }
+        assert!(Encoding::chosen("Comma").is_err());
     }
 
     #[test]

@@ -42,7 +42,7 @@ struct Rewrite {
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&from) {
+    let root = match Root::parse(&from).and_then(|root| root.encoded(service.config.encoding)) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
@@ -289,7 +289,7 @@ pub async fn make_dir(service: &Service, key: &Key, mtime: Option<Mtime>) -> Res
     }
     // Those above it come first.
     let ends = place.object.match_indices('/').map(|(at, _)| at + 1);
-    let below = if key.is_root() { 0 } else { place.object.len() - dir.as_bytes().len() };
+    let below = service.root.prefix.len();
     for end in ends.filter(|end| key.is_root() || *end > below) {
         let marker = Place { bucket: place.bucket.clone(), object: place.object[..end].to_owned() };
         let own = mtime.filter(|_| end == place.object.len());
@@ -345,7 +345,8 @@ pub async fn cleanup(service: &Service, what: &Cleanup) -> Result<Unfinished> {
                 continue;
             }
             let Some(key) = begun.object.as_bytes().strip_prefix(&service.root.prefix[..]) else { continue };
-            let key = Key::new([front.as_bytes(), key].concat());
+            let key = service.config.encoding.map_or_else(|| key.to_vec(), |encoding| encoding.decode_path(key));
+            let key = Key::new([front.as_bytes(), &key].concat());
             if !*dry_run {
                 let place = Place { bucket: bucket.clone(), object: begun.object.clone() };
                 if let Err(refused) = parts::abort(service, &place, &begun.id).await {

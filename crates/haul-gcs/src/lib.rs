@@ -40,6 +40,10 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = Root::parse(&request.path)?;
     let host = config.host();
     let name = format!("gcs:{host}:{}", config.who);
+    // Where keys are other names, Google's copies would need both ends' encodings.
+    let alike = config.encoding.map(|encoding| format!(" {encoding:?}")).unwrap_or_default();
+    let domain = Domain { name: format!("{name}{alike}"), place: root.to_bytes().into(), on_device: None };
+    let root = root.encoded(config.encoding)?;
     let api = Arc::new(Api::open(&request, &host, &name, config.tokens(&request)?, error::judge)?);
     // Parts that are smaller than those that go at once go in order.
     let at_once = config.chunk_size >= parts::LEAST;
@@ -71,12 +75,13 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             single_copy: u64::MAX,
         }),
         relays: false,
-        domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
+        domain: Some(domain),
         delete_batch: change::BATCH,
         copy_batch: 1,
         conditional: true,
         deletes_version: true,
-        page: Some(list::PAGE - list::BESIDE),
+        // Directory by directory, keys aren't a row of pages.
+        page: config.encoding.is_none().then_some(list::PAGE - list::BESIDE),
         case_insensitive: false,
         meta: true,
         attributes: None,

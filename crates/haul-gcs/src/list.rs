@@ -5,7 +5,7 @@ use crate::{
     service::Service,
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result};
+use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, encoding::Encoding};
 use haul_net::{Fault, Pages};
 use haul_oauth::{Refusal, few};
 use haul_store::{
@@ -68,6 +68,10 @@ impl Pager for Service {
         buckets(self).boxed()
     }
 
+    fn encoding(&self) -> Option<Encoding> {
+        self.config.encoding
+    }
+
     fn page<'a>(self: &'a Arc<Self>, asked: pages::Question<'a, Next>) -> BoxFuture<'a, Result<pages::Answer<Next>>> {
         next_page(self, asked).boxed()
     }
@@ -75,6 +79,9 @@ impl Pager for Service {
 
 async fn next_page(service: &Service, asked: pages::Question<'_, Next>) -> Result<pages::Answer<Next>> {
     let scope = asked.scope;
+    if service.config.encoding.is_some() && !asked.any_order {
+        return Ok(pages::Answer::ByDirectory { has_dirs: false });
+    }
     let (token, told) = match asked.next {
         Some(Next::Token(token)) => (Some(token.as_str()), None),
         Some(Next::From(name)) => (None, Some(&name[..])),

@@ -2,6 +2,7 @@
 
 use haul_core::{
     Error, ErrorKind, Result,
+    encoding::Encoding,
     units::{Size, parse_size},
 };
 use haul_oauth::{Login, Provider, Revoke, ServiceAccount, Tokens, google};
@@ -102,6 +103,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         kind: OptionKind::Size,
         ..BASE
     },
+    OptionSpec {
+        default: "Raw",
+        ..text(
+            "encoding",
+            "Characters of names that are replaced, by rclone's names for them; rclone's own choice is Slash,CrLf,InvalidUtf8,Dot. Raw: names stay as they are. With any other value a bucket is listed directory by directory.",
+        )
+    },
     text("endpoint", "Address of the service, where it isn't https://storage.googleapis.com."),
 ];
 
@@ -118,6 +126,8 @@ pub struct Config {
     pub directory_markers: bool,
     pub chunk_size: u64,
     pub chunk_size_chosen: bool,
+    /// None where names stay as they are.
+    pub encoding: Option<Encoding>,
     /// Tells accounts apart.
     pub who: String,
     identity: Option<Arc<ServiceAccount>>,
@@ -188,6 +198,7 @@ impl Config {
             directory_markers: is("directory_markers"),
             chunk_size,
             chunk_size_chosen: !option("chunk_size").is_empty(),
+            encoding: Encoding::chosen(&option("encoding"))?,
             who: email.unwrap_or_else(|| request.remote.clone()),
             identity: identity.map(Arc::new),
             anonymous,

@@ -1,7 +1,7 @@
 //! Where keys are, and the addresses of requests.
 
 use crate::options::Config;
-use haul_core::{Error, ErrorKind, Key, Result};
+use haul_core::{Error, ErrorKind, Key, Result, encoding::Encoding};
 use haul_oauth::{Api, Call, Refusal};
 use haul_store::Caps;
 use http::Method;
@@ -21,6 +21,8 @@ pub fn encoded(text: impl AsRef<[u8]>) -> String {
 pub struct Root {
     pub bucket: Option<String>,
     pub prefix: Vec<u8>,
+    /// How keys below it are names, and `prefix` is one; none where they are names as they are.
+    encoding: Option<Encoding>,
 }
 
 /// An object in a bucket.
@@ -51,14 +53,26 @@ impl Root {
         let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
         let path = &path[start..];
         if path.is_empty() {
-            return Ok(Root { bucket: None, prefix: Vec::new() });
+            return Ok(Root { bucket: None, prefix: Vec::new(), encoding: None });
         }
         let (bucket, rest) = split(path);
         let mut prefix = rest.to_vec();
         if !prefix.is_empty() && !prefix.ends_with(b"/") {
             prefix.push(b'/');
         }
-        Ok(Root { bucket: Some(name(bucket)?), prefix })
+        Ok(Root { bucket: Some(name(bucket)?), prefix, encoding: None })
+    }
+
+    /// The same, where names are encoded.
+    ///
+    /// Errors: `Invalid` when its own name can't be.
+    pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
+        let Some(chosen) = encoding else { return Ok(self) };
+        let prefix = chosen.encode_path(&self.prefix).map_err(|why| {
+            let name = String::from_utf8_lossy(&self.prefix).into_owned();
+            Error::new(ErrorKind::Invalid, "open", format!("Google Cloud Storage can't hold {name}: {why}"))
+        })?;
+        Ok(Root { prefix, encoding, ..self })
     }
 
     /// As bytes that [`Root::parse`] reads.
@@ -73,20 +87,32 @@ impl Root {
     ///
     /// Errors: `Invalid` for a name that the service can't have.
     pub fn place(&self, key: &Key) -> Result<Place> {
-        let (bucket, object) = match &self.bucket {
-            Some(bucket) => (bucket.clone(), [&self.prefix, key.as_bytes()].concat()),
+        let (bucket, below) = match &self.bucket {
+            Some(bucket) => (bucket.clone(), key.as_bytes()),
             None => {
-                let (bucket, object) = split(key.as_bytes());
-                (name(bucket).map_err(|e| e.with_key(key))?, object.to_vec())
+                let (bucket, below) = split(key.as_bytes());
+                (name(bucket).map_err(|e| e.with_key(key))?, below)
             }
         };
-        let wrong = |why: &str| {
-            let message = format!("Google Cloud Storage can't hold this name: {why}; rename it");
+        let refuse = |why: &str, what: &str| {
+            let message = format!("Google Cloud Storage can't hold this name: {why}; rename it{what}");
             Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key))
         };
-        let Ok(object) = String::from_utf8(object) else { return wrong("it isn't UTF-8") };
+        let wrong = |why: &str| refuse(why, "");
+        // What an encoding would replace.
+        let odd = |why: &str| match self.encoding {
+            None => refuse(why, ", or replace characters as rclone does (--gcs-encoding)"),
+            Some(_) => refuse(why, ""),
+        };
+        let below = match self.encoding.map(|encoding| encoding.encode_path(below)) {
+            None => below.to_vec(),
+            Some(Ok(name)) => name,
+            Some(Err(why)) => return wrong(why),
+        };
+        let object = [&self.prefix[..], &below].concat();
+        let Ok(object) = String::from_utf8(object) else { return odd("it isn't UTF-8") };
         if object.contains(['\r', '\n']) {
-            return wrong("it has a line break");
+            return odd("it has a line break");
         }
         if object.len() > 1024 {
             return wrong("it is longer than 1024 bytes");
@@ -222,5 +248,29 @@ mod tests {
         let all = Root::parse(b"").unwrap();
         assert_eq!(all.place(&Key::new("box/x")).unwrap(), Place { bucket: "box".into(), object: "x".into() });
         assert_eq!(all.place(&Key::new("box/..")).unwrap_err().kind(), ErrorKind::Invalid);
+        let message = root.place(&Key::new(b"a\xff")).unwrap_err().message().to_owned();
+        let wanted = "it isn't UTF-8; rename it, or replace characters as rclone does (--gcs-encoding)";
+        assert_eq!(message, format!("Google Cloud Storage can't hold this name: {wanted}"));
+    }
+
+    #[test]
+    fn names_are_encoded_below_the_bucket() {
+        let encoding = Encoding::chosen("Slash,CrLf,InvalidUtf8,Dot").unwrap();
+        let root = Root::parse(b"/box/d\n").unwrap().encoded(encoding).unwrap();
+        let object = |key: &[u8]| root.place(&Key::new(key)).map(|place| place.object);
+        assert_eq!(object(b"a\nb\xff/").unwrap(), "d␊/a␊b‛FF/");
+        assert_eq!(object("‛".as_bytes()).unwrap(), "d␊/‛‛");
+        assert_eq!(object(b"").unwrap(), "d␊/");
+        for (bad, why) in [
+            (&b"a//b"[..], "a part of it is empty"),
+            (b"x/./y", "with this encoding it would come back as another"),
+            (&[b'\n'; 400], "it is longer than 1024 bytes"),
+        ] {
+            let message = object(bad).unwrap_err().message().to_owned();
+            assert_eq!(message, format!("Google Cloud Storage can't hold this name: {why}; rename it"));
+        }
+        let all = Root::parse(b"").unwrap().encoded(encoding).unwrap();
+        assert_eq!(all.place(&Key::new("box/a\nb")).unwrap(), Place { bucket: "box".into(), object: "a␊b".into() });
+        assert_eq!(Root::parse(b"box/a//b").unwrap().encoded(encoding).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

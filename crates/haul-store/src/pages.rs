@@ -7,7 +7,9 @@ use crate::{
     tree::{self, Folders, Found, Wanted},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, error::NO_KEYS, key::after_prefix};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, encoding::Encoding, error::NO_KEYS, key::after_prefix,
+};
 use haul_net::{Fault, Pages, at};
 use std::{
     collections::{BTreeMap, btree_map},
@@ -37,6 +39,12 @@ pub trait Pager: Send + Sync + 'static {
     ///
     /// Errors: the page can't be had, or doesn't prove what it tells.
     fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Self::Next>) -> BoxFuture<'a, Result<Answer<Self::Next>>>;
+
+    /// How keys are names, where they aren't names as they are. They come in another order then: the first page that is asked for is
+    /// answered by [`Answer::ByDirectory`].
+    fn encoding(&self) -> Option<Encoding> {
+        None
+    }
 
     /// Whether a root that is a directory is there though there is nothing in it: where directories aren't things of their own, it isn't.
     ///
@@ -74,7 +82,7 @@ pub enum Answer<N> {
     /// Names and common prefixes (as directories), keyed by their names in the container, and how the next page is asked for; `None` on
     /// the last one.
     Page(Vec<Entry>, Option<N>),
-    /// It has an order of its own: what comes after the names that were told is listed directory by directory. Never the answer where
+    /// Keys come in another order than its names: what comes after the names that were told is listed directory by directory. Never the answer where
     /// any order will do.
     ByDirectory {
         /// Directories are things of their own there.
@@ -266,8 +274,16 @@ impl<P: Pager> Lister<P> {
 
     /// What comes after `last`, directory by directory.
     async fn by_directory(&mut self, scope: &Scope, last: Option<Vec<u8>>, has_dirs: bool) -> Went {
+        let asked = scope.prefix.get(scope.cut..).unwrap_or_default();
+        if self.pager.encoding().is_some() && asked.split(|b| *b == b'/').rev().skip(1).any(<[u8]>::is_empty) {
+            // There may be such names, but no keys for them.
+            let message = "names with an empty part can only be listed without an encoding";
+            let key = scope.key_of(&scope.prefix);
+            return Err((key.clone(), Error::new(ErrorKind::Invalid, "list", message).with_key(&key)));
+        }
         let directories = Directories {
             pager: self.pager.clone(),
+            encoding: self.pager.encoding(),
             container: scope.container.clone(),
             root: scope.prefix[..scope.cut].to_vec(),
             front: scope.front.clone(),
@@ -320,6 +336,7 @@ impl<P: Pager> Lister<P> {
 /// The directories of a container, each asked for whole.
 struct Directories<P> {
     pager: Arc<P>,
+    encoding: Option<Encoding>,
     container: String,
     /// What names have at their front that keys haven't …
     root: Vec<u8>,
@@ -331,9 +348,10 @@ struct Directories<P> {
 
 impl<P> Clone for Directories<P> {
     fn clone(&self) -> Self {
-        let Directories { pager, container, root, front, meta, has_dirs } = self;
+        let Directories { pager, encoding, container, root, front, meta, has_dirs } = self;
         Directories {
             pager: pager.clone(),
+            encoding: *encoding,
             container: container.clone(),
             root: root.clone(),
             front: front.clone(),
@@ -350,10 +368,16 @@ impl<P: Pager> Directories<P> {
             // Above the container, which was named or is listed there.
             return Ok(vec![Found::Entry(Entry::dir(Key::new(&self.front)))]);
         };
-        let (prefix, cut) = ([&self.root[..], below].concat(), self.root.len());
-        let Directories { pager, container, front, meta, has_dirs, .. } = self;
+        let below = match self.encoding.map(|encoding| encoding.encode_path(below)) {
+            None => below.to_vec(),
+            Some(Ok(name)) => name,
+            // Nothing can be of such a name.
+            Some(Err(why)) => return Err(Error::new(ErrorKind::NotFound, "list", why).with_key(&dir)),
+        };
+        let (prefix, cut) = ([&self.root[..], &below].concat(), self.root.len());
+        let Directories { pager, encoding, container, front, meta, has_dirs, .. } = self;
         let scope = Scope { container, prefix, after: None, cut, front };
-        let (mut found, mut next, mut pages) = (BTreeMap::<Key, Entry>::new(), None::<P::Next>, Pages::default());
+        let (mut found, mut next, mut pages) = (BTreeMap::<Key, Found>::new(), None::<P::Next>, Pages::default());
         loop {
             let question =
                 Question { scope: &scope, next: next.as_ref(), most: None, recursive: false, meta, any_order: true };
@@ -363,18 +387,24 @@ impl<P: Pager> Directories<P> {
             };
             for entry in entries {
                 let name = entry.key.as_bytes();
-                if !name.starts_with(&scope.prefix) {
+                let Some(leaf) = name.strip_prefix(&scope.prefix[..]) else {
                     let message = format!("the server listed {}, which was not asked for", entry.key);
                     return Err(Fault::broken(message).at("list", &dir));
-                }
+                };
                 pages.is_new(&entry.key.to_string());
-                let key = scope.key_of(name);
-                match found.entry(key.clone()) {
-                    btree_map::Entry::Vacant(place) => drop(place.insert(Entry { key, ..entry })),
+                let told = match encoding {
+                    None => Found::Entry(Entry { key: scope.key_of(name), ..entry }),
+                    Some(encoding) => decoded(encoding, &dir, leaf, &entry),
+                };
+                let says_more = match &told {
                     // Its own marker says more of a directory than that there is something in it.
-                    btree_map::Entry::Occupied(mut known) if entry.version.is_some() => {
-                        known.insert(Entry { key, ..entry });
-                    }
+                    Found::Entry(entry) => entry.version.is_some(),
+                    Found::Failed(..) => true,
+                };
+                match found.entry(told.key().clone()) {
+                    btree_map::Entry::Vacant(place) => drop(place.insert(told)),
+                    btree_map::Entry::Occupied(known) if matches!(known.get(), Found::Failed(..)) => {}
+                    btree_map::Entry::Occupied(mut known) if says_more => drop(known.insert(told)),
                     btree_map::Entry::Occupied(_) => {}
                 }
             }
@@ -387,8 +417,27 @@ impl<P: Pager> Directories<P> {
         }
         // Where directories aren't things of their own, a directory's own marker tells it, but for that of the root.
         found.retain(|key, _| if has_dirs { *key != dir } else { key.as_bytes().len() > scope.front.len() });
-        Ok(found.into_values().map(Found::Entry).collect())
+        Ok(found.into_values().collect())
     }
+}
+
+/// What is told of a name in the directory `dir`, of which `leaf` is what comes after the directory's own.
+fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8], entry: &Entry) -> Found {
+    if leaf.is_empty() {
+        return Found::Entry(Entry { key: dir.clone(), ..entry.clone() });
+    }
+    let key = Key::new([dir.as_bytes(), &encoding.decode_path(leaf)].concat());
+    let own = encoding.encode_path(&key.as_bytes()[dir.as_bytes().len()..]);
+    if own.as_deref() == Ok(leaf) {
+        return Found::Entry(Entry { key, ..entry.clone() });
+    }
+    // Under its key another name is asked for.
+    let message = format!(
+        "it was not written with this encoding: its name there is {:?}, and without an encoding it can be read",
+        String::from_utf8_lossy(leaf)
+    );
+    let error = Error::new(ErrorKind::Invalid, "list", message).with_key(&key);
+    Found::Failed(key, error)
 }
 
 impl<P: Pager> Folders for Directories<P> {

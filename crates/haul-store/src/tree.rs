@@ -308,12 +308,15 @@ impl Walk {
 /// Errors: `Invalid` when an entry isn't directly in the directory, or two are of one name.
 fn complete(dir: &Key, entries: Vec<Found>) -> Result<Vec<Found>> {
     let mut seen = BTreeSet::new();
-    for key in entries.iter().map(Found::key).filter(|key| dir.is_root() || *key != dir) {
+    for found in entries.iter().filter(|found| dir.is_root() || found.key() != dir) {
+        let key = found.key();
         let name = key.path().strip_prefix(dir.as_bytes()).unwrap_or_default();
-        let wrong = match () {
-            () if is_odd(name) || name.contains(&b'/') => "the server listed a name that can't be in this directory",
-            () if !seen.insert(key) => "the server listed one name twice",
-            () => continue,
+        let wrong = match found {
+            // A bucket may have names that can't be told, but that is all that is wrong with them.
+            Found::Failed(..) if name.is_empty() && key.is_dir() => continue,
+            _ if is_odd(name) || name.contains(&b'/') => "the server listed a name that can't be in this directory",
+            _ if !seen.insert(key) => "the server listed one name twice",
+            _ => continue,
         };
         return Err(Error::new(ErrorKind::Invalid, "list", wrong).with_key(key));
     }

@@ -1,6 +1,6 @@
 //! What the service has and Azurite doesn't, on Azurite with it; several deletes in one request; and Microsoft's own client at the other side.
 
-use crate::azurite::{get, keys, open_by, open_counted, put};
+use crate::azurite::{ENCODING, get, keys, open_by, open_counted, put};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Error, ErrorKind, Key, Mtime, Version, hash::hash_bytes};
@@ -248,6 +248,15 @@ async fn accounts_with_directories_are_listed_directory_by_directory() {
     let account = open(&azure, "", &[("list_chunk", "3")]);
     let listed = keys(&*account, ListRequest { prefix: b"box/".to_vec(), ..ListRequest::all() }).await;
     assert_eq!(listed, all.map(|name| format!("box/{name}")));
+    let encoded = open(&azure, "box", &[("list_chunk", "3"), ENCODING]);
+    assert_eq!(keys(&*encoded, ListRequest::all()).await, all);
+    put(&*encoded, "a./x", b"x").await;
+    assert_eq!(
+        keys(&*encoded, ListRequest { prefix: b"a.".to_vec(), ..ListRequest::all() }).await,
+        ["a./", "a./x", "a.txt"]
+    );
+    assert!(encoded.delete(["a./x", "a./"].map(|key| (Key::new(key), None)).into()).await.iter().all(Result::is_ok));
+    assert_eq!(keys(&*encoded, ListRequest::all()).await, all);
     let below = open(&azure, "box/a/b", &[]);
     assert_eq!(keys(&*below, ListRequest::all()).await, ["c", "d"]);
     // A directory is deleted when nothing is in it, and is there until then.

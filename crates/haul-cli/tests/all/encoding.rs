@@ -6,9 +6,11 @@ use haul_testkit::{
     boxsim::{self, BoxSim},
     drivesim::{self, DriveSim},
     dropboxsim::{self, Dropbox},
+    gcssim::{self, GcsSim},
     interceptor::Interceptor,
     lab::{Lab, Ran},
     onedrivesim::{self, OneDrive},
+    web_servers::{Make, WebServer},
 };
 use serde_json::Value;
 use std::{
@@ -128,12 +130,16 @@ fn names_are_replaced_as_by_rclone() {
     }
 }
 
-/// A service that rclone reaches as it does at home, and haul by its own option.
+/// A service that both programs reach by an option, or rclone as it does at home.
 struct Service {
     kind: &'static str,
     section: String,
-    endpoint: String,
+    /// Lines of haul's section alone.
+    own: String,
+    /// What rclone takes for the service; none where its section leads there.
     hosts: Vec<(&'static str, SocketAddr)>,
+    /// Where names alone lead to files, those can't be that would come back as others.
+    strict: Option<&'static str>,
     _running: Box<dyn Any>,
 }
 
@@ -148,14 +154,16 @@ fn services() -> Vec<Service> {
         Service {
             kind: "drive",
             section: format!("{app}\ntoken_url = {}/token\ntoken = {}\n", drive.endpoint(), drive.token()),
-            endpoint: drive.endpoint(),
+            own: format!("endpoint = {}\n", drive.endpoint()),
+            strict: None,
             hosts: ["www.googleapis.com"].map(at(drive.address())).into(),
             _running: Box::new(drive),
         },
         Service {
             kind: "dropbox",
             section: format!("{app}\ntoken_url = {}/oauth2/token\ntoken = {}\n", dropbox.endpoint(), dropbox.token()),
-            endpoint: dropbox.endpoint(),
+            own: format!("endpoint = {}\n", dropbox.endpoint()),
+            strict: None,
             hosts: ["api.dropboxapi.com", "content.dropboxapi.com", "notify.dropboxapi.com"]
                 .map(at(dropbox.address()))
                 .into(),
@@ -164,19 +172,43 @@ fn services() -> Vec<Service> {
         Service {
             kind: "box",
             section: own_box.section("r").lines().skip(2).map(|line| format!("{line}\n")).collect(),
-            endpoint: own_box.endpoint(),
+            own: format!("endpoint = {}\n", own_box.endpoint()),
+            strict: None,
             hosts: ["api.box.com", "upload.box.com"].map(at(own_box.address())).into(),
             _running: Box::new(own_box),
         },
         Service {
             kind: "onedrive",
             section: onedrive.section("r").lines().skip(2).map(|line| format!("{line}\n")).collect(),
-            endpoint: String::new(),
+            own: String::new(),
+            strict: None,
             // It is reached by its own address.
             hosts: vec![("localhost", ([127, 0, 0, 1], 1).into())],
             _running: Box::new(onedrive),
         },
     ]
+}
+
+/// Those that have buckets, where haul encodes names if it is told to.
+fn buckets() -> Vec<Service> {
+    let gcs = GcsSim::start(gcssim::Settings { token: "known".into(), ..gcssim::Settings::default() });
+    let mut all = vec![Service {
+        kind: "google cloud storage",
+        section: format!("access_token = known\nproject_number = 1\nendpoint = {}/storage/v1/\n", gcs.endpoint()),
+        own: format!("encoding = {}\n", MASKS[5]),
+        hosts: Vec::new(),
+        strict: Some(MASKS[5]),
+        _running: Box::new(gcs),
+    }];
+    all.extend(WebServer::start(Make::Azurite).map(|azurite| Service {
+        kind: "azureblob",
+        section: format!("use_emulator = true\nendpoint = {}/devstoreaccount1\n", azurite.url()),
+        own: format!("encoding = {}\n", MASKS[4]),
+        hosts: Vec::new(),
+        strict: Some(MASKS[4]),
+        _running: Box::new(azurite),
+    }));
+    all
 }
 
 /// The names that a listing has, as rclone shows them, but those that aren't text and those with a quote, which it shows in its own way.
@@ -201,11 +233,14 @@ fn came(lab: &Lab, folder: &str, ours: &BTreeMap<String, Vec<u8>>, what: &str) -
 }
 
 /// A file of each name, by its content.
-fn written(lab: &Lab) -> BTreeMap<String, Vec<u8>> {
+fn written(lab: &Lab, strict: Option<&str>) -> BTreeMap<String, Vec<u8>> {
     let mut ours = BTreeMap::new();
+    let strict = strict.map(|mask| Encoding::parse(mask).expect("known"));
+    let can_be = |name: &[u8]| strict.is_none_or(|encoding| encoding.encode(name).is_some());
     fs::create_dir_all(lab.path("src")).expect("folder");
     // Two quotes are one to rclone, so two names are one.
-    for (number, name) in names().into_iter().filter(|name| name != "‛‛x".as_bytes()).enumerate() {
+    let all = names().into_iter().filter(|name| name != "‛‛x".as_bytes() && can_be(name));
+    for (number, name) in all.enumerate() {
         fs::write(lab.path("src").join(OsString::from_vec(name.clone())), number.to_string()).expect("written");
         ours.insert(number.to_string(), name);
     }
@@ -215,50 +250,61 @@ fn written(lab: &Lab) -> BTreeMap<String, Vec<u8>> {
 /// What rclone wrote to a cloud haul lists and reads by the names that it had, and the reverse.
 #[test]
 fn names_go_to_each_cloud_and_come_back_by_either_program() {
-    for Service { kind, section, endpoint, hosts, _running } in services() {
-        let lab = Lab::new(HAUL);
-        if !lab.has_rclone() {
-            return;
-        }
-        let mut ours = written(&lab);
-        let own = if endpoint.is_empty() { String::new() } else { format!("endpoint = {endpoint}\n") };
-        fs::write(lab.config(), format!("[r]\ntype = {kind}\n{section}[h]\ntype = {kind}\n{section}{own}"))
-            .expect("config");
-        let Some(interceptor) = Interceptor::start(&lab, &hosts) else { return };
-        let (proxy, ca) = (interceptor.url(), interceptor.ca().display().to_string());
-        let through =
-            ["--http-proxy", &*proxy, "--ca-cert", &*ca, "--drive-pacer-min-sleep=1ms", "--drive-pacer-burst=1000"];
-        let fixed =
-            [&through[..], &["--retries=1", "--transfers=16", "--checkers=16", "--no-unicode-normalization"]].concat();
-        let rclone = |args: &[&str]| lab.rclone(&[args, &fixed].concat());
-        // It leaves out names that it can't read back itself, and says so.
-        let ran = rclone(&["copy", "@src", "r:rclone"]);
-        let list = |at: &str| {
-            [["lsjson", "-R", "--no-modtime"], ["--no-mimetype", "--files-only", at]]
-                .concat()
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect::<Vec<_>>()
-        };
-        let listed = |run: &dyn Fn(&[&str]) -> Ran, at: &str, by_rclone: bool| {
-            shown(run(&list(at).iter().map(String::as_str).collect::<Vec<_>>()), by_rclone)
-        };
-        let haul = |args: &[&str]| lab.haul(args);
-        let theirs = listed(&rclone, "r:rclone", true);
-        assert!(theirs.len() > 200, "{kind}: {} names: {}", theirs.len(), ran.err);
-        assert_eq!(listed(&haul, "h:rclone", false), theirs, "{kind}: what rclone wrote");
-        lab.haul(&["copy", "h:rclone", "@back"]).ok();
-        let readable = came(&lab, "back", &ours, kind);
-        assert!(readable.len() > 400, "{kind}: {} files", readable.len());
-        lab.haul(&["check", "--one-way", "h:rclone", "@src"]).ok();
-        let ran = lab.haul(&["copy", "@src", "h:haul", "--retries=1"]);
-        let own = listed(&haul, "h:haul", false);
-        assert!(own.is_superset(&theirs), "{kind}: {}", ran.err);
-        assert_eq!(listed(&rclone, "r:haul", true), own, "{kind}: what haul wrote");
-        // What it can't read from a disk, it can't write there either.
-        rclone(&["copy", "r:haul", "@again"]);
-        ours.retain(|number, _| readable.contains(number));
-        assert_eq!(came(&lab, "again", &ours, kind), readable, "{kind}");
-        lab.haul(&["check", "h:rclone", "h:haul", "--one-way"]).ok();
+    services().into_iter().for_each(go_and_come_back);
+}
+
+/// The same where haul is told to encode names.
+#[test]
+fn names_go_to_buckets_and_come_back_by_either_program() {
+    buckets().into_iter().for_each(go_and_come_back);
+}
+
+fn go_and_come_back(Service { kind, section, own, hosts, strict, _running }: Service) {
+    let lab = Lab::new(HAUL);
+    if !lab.has_rclone() {
+        return;
     }
+    let mut ours = written(&lab, strict);
+    fs::write(lab.config(), format!("[r]\ntype = {kind}\n{section}[h]\ntype = {kind}\n{section}{own}"))
+        .expect("config");
+    let interceptor = if hosts.is_empty() { None } else { Interceptor::start(&lab, &hosts) };
+    if interceptor.is_none() && !hosts.is_empty() {
+        return;
+    }
+    let through = interceptor
+        .as_ref()
+        .map(|it| [format!("--http-proxy={}", it.url()), format!("--ca-cert={}", it.ca().display())]);
+    let fixed = ["--retries=1", "--transfers=16", "--checkers=16", "--no-unicode-normalization"];
+    let fast = ["--drive-pacer-min-sleep=1ms", "--drive-pacer-burst=1000"];
+    let fixed: Vec<&str> = fixed.into_iter().chain(fast).chain(through.iter().flatten().map(String::as_str)).collect();
+    let rclone = |args: &[&str]| lab.rclone(&[args, &fixed].concat());
+    // It leaves out names that it can't read back itself, and says so.
+    let ran = rclone(&["copy", "@src", "r:rclone"]);
+    let list = |at: &str| {
+        [["lsjson", "-R", "--no-modtime"], ["--no-mimetype", "--files-only", at]]
+            .concat()
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let listed = |run: &dyn Fn(&[&str]) -> Ran, at: &str, by_rclone: bool| {
+        shown(run(&list(at).iter().map(String::as_str).collect::<Vec<_>>()), by_rclone)
+    };
+    let haul = |args: &[&str]| lab.haul(args);
+    let theirs = listed(&rclone, "r:rclone", true);
+    assert!(theirs.len() > 200, "{kind}: {} names: {}", theirs.len(), ran.err);
+    assert_eq!(listed(&haul, "h:rclone", false), theirs, "{kind}: what rclone wrote");
+    lab.haul(&["copy", "h:rclone", "@back"]).ok();
+    let readable = came(&lab, "back", &ours, kind);
+    assert!(readable.len() > 400, "{kind}: {} files", readable.len());
+    lab.haul(&["check", "--one-way", "h:rclone", "@src"]).ok();
+    let ran = lab.haul(&["copy", "@src", "h:haul", "--retries=1"]);
+    let own = listed(&haul, "h:haul", false);
+    assert!(own.is_superset(&theirs), "{kind}: {}", ran.err);
+    assert_eq!(listed(&rclone, "r:haul", true), own, "{kind}: what haul wrote");
+    // What it can't read from a disk, it can't write there either.
+    rclone(&["copy", "r:haul", "@again"]);
+    ours.retain(|number, _| readable.contains(number));
+    assert_eq!(came(&lab, "again", &ours, kind), readable, "{kind}");
+    lab.haul(&["check", "h:rclone", "h:haul", "--one-way"]).ok();
 }

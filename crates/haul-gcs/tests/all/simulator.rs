@@ -5,7 +5,9 @@ use crate::emulators::{get, keys, open_at};
 use bytes::Bytes;
 use futures::StreamExt;
 use haul_core::{Algo, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Retry, Version, hash::hash_bytes, plan::Replace};
-use haul_store::{Cleanup, Late, ListRequest, Part, Payload, Sent, Store, Upload, WriteSpec};
+use haul_store::{
+    Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, Part, Payload, Sent, Store, Upload, WriteSpec,
+};
 use haul_testkit::{
     conformance,
     gcssim::{Fault, GcsSim, Settings},
@@ -19,6 +21,8 @@ use std::{
     time::Duration,
 };
 
+/// rclone's encoding of names.
+const ENCODING: (&str, &str) = ("encoding", "Slash,CrLf,InvalidUtf8,Dot");
 /// The least that parts are.
 const PART: usize = 5 << 20;
 
@@ -76,12 +80,13 @@ async fn a_page_is_one_request_wherever_it_begins() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_contract_is_kept_by_parts_and_by_sessions() {
-    for (chunk_size, more) in [("5Mi", None), ("256Ki", Some("parts_arrive_in_any_order"))] {
+    let ways = [("5Mi", None, "Raw"), ("256Ki", Some("parts_arrive_in_any_order"), "Raw"), ("5Mi", None, ENCODING.1)];
+    for (chunk_size, more, encoding) in ways {
         let sim = start();
         let number = AtomicUsize::new(0);
         let root = || async {
             let name = format!("box-{}", number.fetch_add(1, Ordering::Relaxed));
-            open(&sim, &name, &[("chunk_size", chunk_size)])
+            open(&sim, &name, &[("chunk_size", chunk_size), ("encoding", encoding)])
         };
         let line_breaks =
             ("strange_names_come_back", conformance::Breaks::Always, "Google takes no line breaks in names");
@@ -100,7 +105,12 @@ async fn the_contract_is_kept_by_parts_and_by_sessions() {
             conformance::Breaks::Always,
             "the end of a file is kept until it is published: who goes on sends it again",
         );
-        let except = if more.is_some() { vec![line_breaks, in_order, told, ended] } else { vec![line_breaks] };
+        let except = match (more, encoding) {
+            (Some(_), _) => vec![line_breaks, in_order, told, ended],
+            (None, "Raw") => vec![line_breaks],
+            // Then they are other characters.
+            (None, _) => Vec::new(),
+        };
         let summary = conformance::run_except(root, &except).await;
         println!("{chunk_size}: {summary}");
         let known = [
@@ -116,6 +126,111 @@ async fn the_contract_is_kept_by_parts_and_by_sessions() {
             skipped.filter(|name| !known.contains(name) && except.iter().all(|(of, ..)| of != name)).collect();
         assert!(surprises.is_empty(), "{chunk_size}: skipped too: {surprises:?}");
     }
+}
+
+/// Keys, and what is lost with why.
+async fn told(store: &dyn Store, request: ListRequest) -> Vec<String> {
+    let (mut told, mut listing) = (Vec::new(), store.list(request));
+    while let Some(listed) = listing.next().await {
+        match listed {
+            Listed::Batch(batch) => told.extend(batch.iter().map(|entry| entry.key.to_string())),
+            Listed::Failed { lost, error } => told.push(format!("lost {:?}: {}", lost.from, error.message())),
+            Listed::Vanished(_) => {}
+            Listed::End => told.push("end".into()),
+        }
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn encoded_names_come_in_the_order_of_keys() {
+    let sim = start();
+    let raw = made(&sim).await;
+    let store = open(&sim, "box", &[ENCODING]);
+    // A line break comes before all else, its symbol after.
+    let names = ["a\nb", "a-b", "a␊", "d\n/x/1", "d\n/‛", "d-", "z"];
+    for name in names {
+        put(&*store, name, name.as_bytes()).await;
+    }
+    let stored = ["a-b", "a‛␊", "a␊b", "d-", "d␊/x/1", "d␊/‛‛", "z"];
+    assert_eq!(sim.names("box"), stored);
+    assert_eq!(keys(&*raw, ListRequest::all()).await, stored, "without an encoding they are what they are");
+    assert_eq!(keys(&*store, ListRequest::all()).await, names);
+    assert_eq!(keys(&*store, ListRequest::dir("")).await, ["a\nb", "a-b", "a␊", "d\n/", "d-", "z"]);
+    for (at, name) in names.iter().enumerate() {
+        assert_eq!(get(&*store, name).await, name.as_bytes());
+        let request = ListRequest { after: Some(Key::new(name)), ..ListRequest::all() };
+        assert_eq!(keys(&*store, request).await, names[at + 1..], "after {name:?}");
+        let request = ListRequest { prefix: name.as_bytes().to_vec(), ..ListRequest::all() };
+        assert_eq!(keys(&*store, request).await, [*name]);
+    }
+    assert_eq!((store.caps().page, raw.caps().page.is_some()), (None, true), "ranges of keys are no ranges of names");
+    assert!(store.stat(&Key::new("d\n/")).await.expect("there").is_dir());
+    // Roots are encoded too, and buckets may be the top directories.
+    assert_eq!(keys(&*open(&sim, "box/d\n", &[ENCODING]), ListRequest::all()).await, ["x/1", "‛"]);
+    let account = open(&sim, "", &[ENCODING]);
+    let below = ListRequest { prefix: b"box/d\n/".to_vec(), ..ListRequest::all() };
+    assert_eq!(keys(&*account, below).await, ["box/d\n/x/1", "box/d\n/‛"]);
+    let all: Vec<String> = ["box/".into()].into_iter().chain(names.map(|name| format!("box/{name}"))).collect();
+    assert_eq!(keys(&*account, ListRequest::all()).await, all);
+    let missing = ListRequest { prefix: b"d\n/none/".to_vec(), ..ListRequest::all() };
+    assert_eq!(keys(&*store, missing).await, [""; 0]);
+    let nowhere = told(&*open(&sim, "box/none", &[ENCODING]), ListRequest::all()).await;
+    assert!(nowhere[0].contains("directory g:box/none not found") && nowhere.len() == 1, "{nowhere:?}");
+    // Copies by Google, between roots.
+    let below = open(&sim, "box/d\n", &[ENCODING]);
+    let [ours, theirs, plain] = [&store, &below, &raw].map(|store| store.caps().domain.clone().expect("a domain"));
+    assert!(ours.name == theirs.name && ours.name != plain.name);
+    let item = CopyItem {
+        from: Key::new("‛"),
+        want: None,
+        size: 5,
+        to: Key::new("m\r"),
+        spec: WriteSpec::default(),
+        how: CopyHow::Rename,
+    };
+    let batch = CopyBatch { from: theirs.place, items: vec![item], links: Default::default() };
+    store.copy(batch, Default::default()).await.remove(0).expect("moved");
+    assert_eq!(sim.names("box"), ["a-b", "a‛␊", "a␊b", "d-", "d␊/x/1", "m␍", "z"]);
+    let meta: Meta = [("note".to_owned(), "x".to_owned())].into();
+    store.set_meta(&Key::new("m\r"), Some(Mtime(5)), Some(&meta)).await.expect("set");
+    assert_eq!(raw.stat(&Key::new("m␍")).await.expect("there").mtime, Some(Mtime(5)));
+    // What was begun and never finished has the name of its file.
+    let bytes = content(4, 2 * PART as u64);
+    let upload = store.write(&Key::new("u\n/v"), spec(&bytes)).await.expect("begun");
+    part(&*upload, &bytes, 0).await.expect("sent");
+    let what = Cleanup { older_than: Duration::ZERO, dry_run: false, below: Key::new("u\n") };
+    let found = store.admin().expect("an admin").cleanup(what).await.expect("looked").found;
+    assert_eq!(found.iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>(), ["u\n/v"]);
+    let all = keys(&*store, ListRequest::all()).await.iter().map(|name| (Key::new(name), None)).collect();
+    assert!(store.delete(all).await.iter().all(Result::is_ok));
+    assert_eq!(sim.names("box"), [""; 0]);
+}
+
+/// What was not written with this encoding has no key: that is told, and nothing around it is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_no_key_leads_to_are_told_as_lost() {
+    let sim = start();
+    let raw = made(&sim).await;
+    for name in ["a", "d/‛x", "d/‛‛x", "d/y", "e//f", "e/g", "‛d/h", "z"] {
+        put(&*raw, name, b"1").await;
+    }
+    let store = open(&sim, "box", &[ENCODING]);
+    let lost = |key: &str, name: &str| {
+        format!(
+            "lost {:?}: it was not written with this encoding: its name there is {name:?}, and without an encoding it can be read",
+            Key::new(key)
+        )
+    };
+    // Two are called alike: then neither is believed.
+    let (quoted, empty, folder) = (lost("d/‛x", "‛x"), lost("e//", "/"), lost("‛d/", "‛d/"));
+    let all = ["a", "d/y", &quoted, &empty, "e/g", "z", &folder, "end"];
+    assert_eq!(told(&*store, ListRequest::all()).await, all);
+    let below = ListRequest { prefix: b"e//".to_vec(), ..ListRequest::all() };
+    let why = "names with an empty part can only be listed without an encoding";
+    assert_eq!(told(&*store, below).await, [format!("lost {:?}: {why}", Key::new("e//"))]);
+    let refused = store.write(&Key::new("e//f"), WriteSpec::default()).await.err().expect("it can't be");
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -298,6 +413,11 @@ async fn directories_are_kept_where_that_is_asked_for() {
     marking.make_dir(&Key::new("a/b/"), &Default::default()).await.expect("made");
     marking.make_dir(&Key::new("a/b/"), &Default::default()).await.expect("is there");
     assert_eq!(sim.names("box"), ["a/", "a/b/"]);
+    // Below all buckets too, and where names are encoded.
+    let account = open(&sim, "", &[("directory_markers", "true"), ENCODING]);
+    account.make_dir(&Key::new("other/c\n/d/"), &Default::default()).await.expect("made");
+    assert_eq!(sim.names("other"), ["c␊/", "c␊/d/"]);
+    assert_eq!(keys(&*open(&sim, "other", &[ENCODING]), ListRequest::all()).await, ["c\n/", "c\n/d/"]);
     assert_eq!(keys(&*store, ListRequest::all()).await, ["a/", "a/b/"]);
     put(&*store, "a/b/f", b"x").await;
     assert_eq!(keys(&*store, ListRequest::dir("a/b/")).await, ["a/b/f"]);
