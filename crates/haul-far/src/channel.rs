@@ -238,7 +238,10 @@ impl Channel {
         let mut state = self.state();
         state.sessions.opening -= 1;
         match greeted {
-            Ok((pipe, _)) => state.sessions.open.push(Wire::new(pipe, *idle, *packing, dial.shown())),
+            Ok((pipe, about)) => {
+                let packing = about.agreed_further(*packing);
+                state.sessions.open.push(Wire::new(pipe, *idle, packing, dial.shown()));
+            }
             Err(error) => {
                 tracing::debug!(%error, "no further session for haul there");
                 refused.store(true, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! doesn't say them: then the old file stays to be read, and the new bytes go into one of a new name. All else is a new version.
 
 use crate::{
-    frame::{Frame, Kind},
+    frame::{Frame, Kind, Marks},
     hello::{About, Hello, Welcome},
     listening::{Listening, Ports, Token},
     message::{self, Answer, Asking, Folder, Request},
@@ -26,6 +26,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What an end of version 2 says.
 const VERSION_2: &str = include_str!("golden/version-2.txt");
+
+/// What it says besides, if it knows of frames that are compressed behind others.
+const HISTORY: &str = include_str!("golden/version-2-history.txt");
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -173,6 +176,15 @@ fn body(message: &impl Serialize) -> Vec<u8> {
     message::frame(Kind::Answer, 0, message).expect("a frame").body.to_vec()
 }
 
+/// How two ends meet, of which each knows of frames that are compressed behind others, or doesn't.
+fn meeting(history: bool) -> (Vec<u8>, Vec<u8>) {
+    let packing = Packing { when: When::Slow, level: Some(3), history };
+    let hello = Hello { oldest: 1, newest: 2, build: "1".into(), packing, joins: Some("door".into()) };
+    let joins = Some("x".into());
+    let about = About { rights: None, confined: true, packs: true, keeps: true, joins, listens: true, history };
+    (body(&hello), body(&Welcome::Serves { version: 2, build: "1".into(), about }))
+}
+
 /// All that is said, by name.
 fn said() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
@@ -183,12 +195,9 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     for answer in answers() {
         all.insert(format!("answer {}", name(&answer)), body(&answer));
     }
-    let packing = Packing { when: When::Slow, level: Some(3) };
-    let hello = Hello { oldest: 1, newest: 2, build: "1".into(), packing, joins: Some("door".into()) };
-    all.insert("hello".into(), body(&hello));
-    let about =
-        About { rights: None, confined: true, packs: true, keeps: true, joins: Some("x".into()), listens: true };
-    all.insert("welcome".into(), body(&Welcome::Serves { version: 2, build: "1".into(), about }));
+    let (hello, welcome) = meeting(false);
+    all.insert("hello".into(), hello);
+    all.insert("welcome".into(), welcome);
     all.insert("refusal".into(), body(&Welcome::Refuses("why".into())));
     all
 }
@@ -213,8 +222,15 @@ fn each_message_is_said_as_its_version_has_it() {
 }
 
 #[test]
+fn ends_that_know_of_more_say_so() {
+    let (hello, welcome) = meeting(true);
+    let said = format!("hello {}\nwelcome {}\n", hex(&hello), hex(&welcome));
+    assert!(said == HISTORY, "src/golden/version-2-history.txt has other messages than are said now:\n{said}");
+}
+
+#[test]
 fn each_message_of_its_version_is_read() {
-    for (name, bytes) in lines(VERSION_2) {
+    for (name, bytes) in lines(VERSION_2).into_iter().chain(lines(HISTORY)) {
         let body: Vec<u8> =
             (0..bytes.len()).step_by(2).map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).expect("hex")).collect();
         let read = match name.split(' ').next() {
@@ -229,16 +245,22 @@ fn each_message_of_its_version_is_read() {
 
 #[test]
 fn each_frame_is_written_as_its_version_has_it() {
-    let write = |frame: Frame| {
+    let write_as = |frame: Frame, marks| {
         let mut pipe = Vec::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(frame.write(&mut pipe)).expect("written");
+        runtime.block_on(frame.write_as(marks, &frame.body, &mut pipe)).expect("written");
         hex(&pipe)
     };
+    let write = |frame| write_as(frame, Marks::default());
     let frame = |kind| Frame { kind, id: 0x0102_0304, body: vec![0xaa, 0xbb].into() };
+    let marked = |marks| write_as(frame(Kind::Data), marks);
     for (kind, code) in [(Kind::Request, 1), (Kind::Answer, 2), (Kind::Data, 3), (Kind::Cancel, 5)] {
         assert_eq!(write(frame(kind)), format!("00000007{code:02x}01020304aabb"));
     }
     assert_eq!(write(Frame::taken(9, 1 << 20)), "0000000d04000000090000000000100000");
     assert_eq!(write(Frame::ALIVE), "000000050600000000");
+    // And marked, for ends that agreed on it: compressed, kept for others, both.
+    for (packed, kept, code) in [(true, false, 0x83), (false, true, 0x43), (true, true, 0xc3)] {
+        assert_eq!(marked(Marks { packed, kept }), format!("00000007{code:02x}01020304aabb"));
+    }
 }

@@ -53,6 +53,21 @@ pub struct About {
     pub joins: Option<String>,
     /// It opens a port for pipes over TCP, if it is asked to.
     pub listens: bool,
+    /// It compresses frames of content with what went before as a prefix, and reads them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub history: bool,
+}
+
+impl About {
+    /// What both ends do about compression on this end's first pipe, where the near end wishes this.
+    pub fn agreed(&self, wished: Packing) -> Packing {
+        if self.packs { self.agreed_further(wished) } else { Packing::default() }
+    }
+
+    /// The same on a further pipe, of which the first one's is wished: one that another build took in says less of itself.
+    pub fn agreed_further(&self, wished: Packing) -> Packing {
+        Packing { history: wished.history && self.history, ..wished }
+    }
 }
 
 /// What the far end answers.
@@ -129,7 +144,7 @@ pub async fn greet(
         return Err(Error::new(ErrorKind::Unreachable, "connect", instead(&noise)));
     }
     said.map_err(lost)?;
-    let answer = Frame::read(from, false).await.map_err(lost)?;
+    let answer = Frame::read_plain(from).await.map_err(lost)?;
     match answer.as_ref().map(message::read::<Welcome>) {
         Some(Ok(Welcome::Serves { version, about, .. })) if common(version, version) == Some(version) => Ok(about),
         Some(Ok(Welcome::Serves { build, .. })) => {
@@ -162,7 +177,7 @@ pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "what calls is no haul"));
         }
     }
-    let Some(frame) = Frame::read(from, false).await? else { return Ok(None) };
+    let Some(frame) = Frame::read_plain(from).await? else { return Ok(None) };
     Ok(Some(Heard { mark, hello: message::read(&frame) }))
 }
 
@@ -189,9 +204,15 @@ pub async fn answer(heard: Heard, to: &mut (impl AsyncWrite + Unpin), about: Abo
 /// Answers who joins a far end that answered before.
 ///
 /// Errors: the pipe's.
-pub async fn answer_again(mark: &[u8], version: u32, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
+pub async fn answer_again(
+    mark: &[u8],
+    version: u32,
+    packing: Packing,
+    to: &mut (impl AsyncWrite + Unpin),
+) -> std::io::Result<()> {
     let build = env!("CARGO_PKG_VERSION").to_owned();
-    say(mark, &Welcome::Serves { version, build, about: About::default() }, to).await
+    let about = About { history: packing.history, ..About::default() };
+    say(mark, &Welcome::Serves { version, build, about }, to).await
 }
 
 async fn say(mark: &[u8], welcome: &Welcome, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
@@ -234,7 +255,7 @@ fn instead(noise: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const ALWAYS: Packing = Packing { when: crate::pack::When::Always, level: None };
+    const ALWAYS: Packing = Packing { when: crate::pack::When::Always, level: None, history: true };
 
     #[test]
     fn the_older_of_the_newest_versions_is_taken() {
@@ -262,7 +283,19 @@ mod tests {
 
     fn told() -> About {
         let rights = Rights { any_owner: true, groups: [7, 8].into(), ..Rights::default() };
-        About { rights: Some(rights), confined: true, packs: true, keeps: true, joins: Some("x".into()), listens: true }
+        let joins = Some("x".into());
+        About { rights: Some(rights), confined: true, packs: true, keeps: true, joins, listens: true, history: true }
+    }
+
+    #[test]
+    fn what_one_end_does_not_know_is_not_agreed_on() {
+        let alone = Packing { history: false, ..ALWAYS };
+        assert_eq!(told().agreed(ALWAYS), ALWAYS);
+        assert_eq!(told().agreed(alone), alone);
+        let old = About { history: false, ..told() };
+        assert_eq!(old.agreed(ALWAYS), alone);
+        assert_eq!(About::default().agreed(ALWAYS), Packing::default());
+        assert_eq!(About::default().agreed_further(ALWAYS), alone, "an older one took a further pipe in");
     }
 
     /// What an end of version 1 said, byte by byte: its hello as it was recorded, with a nonce of sevens.
@@ -288,7 +321,7 @@ mod tests {
         enum Old {
             Serves { version: u32, build: String },
         }
-        let frame = Frame::read(&mut &said[MAGIC.len() + NONCE..], false).await.unwrap().unwrap();
+        let frame = Frame::read_plain(&mut &said[MAGIC.len() + NONCE..]).await.unwrap().unwrap();
         let Old::Serves { version, build } = message::read(&frame).unwrap();
         assert_eq!((version, build.as_str()), (1, env!("CARGO_PKG_VERSION")));
     }

@@ -8,6 +8,7 @@ mod frame;
 #[cfg(test)]
 mod golden;
 mod hello;
+mod history;
 mod install;
 mod join;
 mod list;
@@ -111,7 +112,7 @@ impl Line {
             ErrorKind::Unreachable if self.about.get().is_some() => error.with_retry(Retry::Backoff),
             _ => error,
         })?;
-        let packing = if about.packs { self.packing } else { Packing::default() };
+        let packing = about.agreed(self.packing);
         let further = Further { dial: self.dial.clone(), packing, patience: self.patience, idle: self.idle };
         let sessions = about.joins.clone().map(|token| Sessions { token, refused: self.refused.clone() });
         let tcp = self.ports.map(|ports| Tcp::new(ports, about.listens, self.barred.clone()));

@@ -169,7 +169,7 @@ fn packing(request: &OpenRequest) -> Result<Packing> {
         let level = text.parse().ok().filter(|level| ALL_LEVELS.contains(level) && *level != 0);
         level.ok_or_else(|| invalid(format!("compress_level = {text:?}: zstd has -7 to -1 and 1 to 22")))
     });
-    Ok(Packing { when, level: level.transpose()? })
+    Ok(Packing { when, level: level.transpose()?, history: true })
 }
 
 /// Opens a folder on a connection that `dial` makes. Stores of the same `domain` are on the same machine.
@@ -230,4 +230,65 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
 /// So many bytes of content count as on their way.
 pub fn weight(bytes: u64) -> u32 {
     bytes.clamp(1, ON_THE_WAY as u64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        dial::{Call, Pipe},
+        frame::crossing,
+        hello,
+        message::Request,
+    };
+    use futures::future::BoxFuture;
+    use hello::About;
+    use tokio::{
+        io::{DuplexStream, duplex, split},
+        sync::mpsc,
+    };
+
+    /// A far end that says this of itself, and hands on the pipe once it has greeted.
+    #[derive(Debug)]
+    struct Says(About, mpsc::UnboundedSender<DuplexStream>);
+
+    impl Dial for Says {
+        fn dial(&self) -> BoxFuture<'_, Result<Call>> {
+            Box::pin(async {
+                let (near, mut far) = duplex(1 << 20);
+                let (about, greeted) = (self.0.clone(), self.1.clone());
+                tokio::spawn(async move {
+                    let heard = hello::hear(&mut far).await.unwrap().unwrap();
+                    assert!(heard.packing().keeps(), "what it wishes");
+                    hello::answer(heard, &mut far, about).await.unwrap();
+                    greeted.send(far).unwrap();
+                });
+                let (input, output) = split(near);
+                Ok(Call::Pipes(Pipe { input: Box::new(input), output: Box::new(output), end: None }))
+            })
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_far_end_is_sent_frames_as_it_knows_them() {
+        let text: Vec<u8> =
+            (0..).flat_map(|n: u32| format!("line {n} of a log\n").into_bytes()).take(1 << 20).collect();
+        let old = About { packs: true, ..About::default() };
+        for (about, code) in [(About { history: true, ..old.clone() }, 0xc3), (old, 0x83), (About::default(), 3)] {
+            let (greeted, mut far) = mpsc::unbounded_channel();
+            let options = [("compress".to_owned(), "on".to_owned())].into();
+            let request = OpenRequest { options, ..OpenRequest::default() };
+            let line = line(&request, Arc::new(Says(about, greeted)), "old").unwrap();
+            let channel = line.channel().await.unwrap();
+            let mut far = far.recv().await.unwrap();
+            let room = channel.room(1).await;
+            let asked = room.ask(1, &Request::Part { upload: 1, index: 0, offset: 0, size: 1 << 20 }).unwrap();
+            asked.send(text.clone().into()).await.unwrap();
+            let mut codes = Vec::new();
+            while codes.len() < 4 {
+                codes.extend(Some(crossing(&mut far).await.0[4]).filter(|code| code & 0x3f == 3));
+            }
+            assert_eq!(codes, [code; 4]);
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Compression of frames: each by itself, by zstd, where it makes them smaller. How hard is tried follows from who waits for whom: a level
-//! more while the link is what takes time, one less while compressing is.
+//! Compression of frames by zstd, where it makes them smaller: each by itself, or behind bytes that both ends know. How hard is tried
+//! follows from who waits for whom: a level more while the link is what takes time, one less while compressing is.
 
 use bytes::{BufMut as _, Bytes};
 use serde::{Deserialize, Serialize};
@@ -7,6 +7,7 @@ use std::{
     io::{Error, ErrorKind, Result},
     time::Duration,
 };
+use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound};
 
 /// Smaller ones aren't worth it.
 const LEAST: usize = 512;
@@ -58,12 +59,20 @@ pub struct Packing {
     pub when: When,
     /// This level of zstd's instead of what suits the link.
     pub level: Option<i32>,
+    /// Frames of content are compressed with what went before as a prefix. Ends that don't know of it say nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub history: bool,
 }
 
 impl Packing {
     /// Frames may come compressed.
     pub fn packs(self) -> bool {
         self.when != When::Never
+    }
+
+    /// And what came is kept for those that follow.
+    pub fn keeps(self) -> bool {
+        self.packs() && self.history
     }
 }
 
@@ -114,38 +123,92 @@ impl Pace {
     }
 }
 
+fn is_worth(packed: usize, plain: usize) -> bool {
+    packed + plain / WORTH < plain
+}
+
+/// False for what is too small to be compressed, or a sample of which hardly gets smaller.
+pub fn is_worth_trying(body: &[u8]) -> bool {
+    if body.len() < SAMPLED {
+        return body.len() >= LEAST;
+    }
+    let from = (body.len() - SAMPLE) / 2;
+    zstd::bulk::compress(&body[from..from + SAMPLE], 1).is_ok_and(|sample| is_worth(sample.len(), SAMPLE))
+}
+
 /// A compressed body, behind its size (4 bytes, big-endian); `None` where that is hardly smaller.
 pub fn pack(body: &[u8], level: i32) -> Option<Vec<u8>> {
-    let worth = |packed: usize, plain: usize| packed + plain / WORTH < plain;
-    if body.len() < LEAST {
-        return None;
-    }
-    if body.len() >= SAMPLED {
-        let from = (body.len() - SAMPLE) / 2;
-        let sample = zstd::bulk::compress(&body[from..from + SAMPLE], 1).ok()?;
-        worth(sample.len(), SAMPLE).then_some(())?;
-    }
+    is_worth_trying(body).then_some(())?;
     let packed = zstd::bulk::compress(body, level).ok()?;
-    worth(packed.len(), body.len()).then_some(())?;
-    let mut behind_size = Vec::with_capacity(4 + packed.len());
-    behind_size.put_u32(body.len() as u32);
-    behind_size.extend_from_slice(&packed);
-    Some(behind_size)
+    headed(&[body.len()], &packed, body.len())
+}
+
+/// A body that is worth trying, compressed with `before` as a prefix: behind its size and the prefix's (4 bytes each, big-endian), and
+/// with a checksum, since another prefix would give other bytes. `None` where that is hardly smaller. The two lie in different memory:
+/// zstd heeds no prefix that overlaps.
+pub fn pack_behind(body: &[u8], before: &[u8], level: i32) -> Option<Vec<u8>> {
+    let mut context = CCtx::try_create()?;
+    context.set_parameter(CParameter::CompressionLevel(level)).ok()?;
+    context.set_parameter(CParameter::ChecksumFlag(true)).ok()?;
+    context.ref_prefix(before).ok()?;
+    let mut packed = Vec::with_capacity(compress_bound(body.len()));
+    context.compress2(&mut packed, body).ok()?;
+    headed(&[body.len(), before.len()], &packed, body.len())
+}
+
+/// What was compressed, behind sizes.
+fn headed(sizes: &[usize], packed: &[u8], plain: usize) -> Option<Vec<u8>> {
+    is_worth(packed.len(), plain).then_some(())?;
+    let mut headed = Vec::with_capacity(4 * sizes.len() + packed.len());
+    sizes.iter().for_each(|size| headed.put_u32(*size as u32));
+    headed.extend_from_slice(packed);
+    Some(headed)
+}
+
+fn wrong(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, what.to_owned())
+}
+
+/// The size at the beginning, and what follows.
+fn size(body: &[u8]) -> Result<(usize, &[u8])> {
+    let (size, rest) = body.split_first_chunk().ok_or_else(|| wrong("a compressed frame is too short"))?;
+    Ok((u32::from_be_bytes(*size) as usize, rest))
+}
+
+/// The size that a body will have.
+fn plain_size(body: &[u8]) -> Result<(usize, &[u8])> {
+    let (size, rest) = size(body)?;
+    if size > MOST {
+        return Err(wrong("a compressed frame is too large"));
+    }
+    Ok((size, rest))
 }
 
 /// The body again.
 ///
 /// Errors: `InvalidData` for what nobody compressed, or what is larger than a frame may be.
 pub fn unpack(body: &[u8]) -> Result<Bytes> {
-    let wrong = |what: &str| Error::new(ErrorKind::InvalidData, what.to_owned());
-    let (size, packed) = body.split_first_chunk().ok_or_else(|| wrong("a compressed frame is too short"))?;
-    let size = u32::from_be_bytes(*size) as usize;
-    if size > MOST {
-        return Err(wrong("a compressed frame is too large"));
-    }
-    let plain = zstd::bulk::decompress(packed, size).map_err(|_| wrong("a compressed frame is damaged"))?;
+    let (size, packed) = plain_size(body)?;
+    plain(packed, &[], size)
+}
+
+/// The body again that was compressed behind others. `last` gives so many bytes of what came before.
+///
+/// Errors: those of [`unpack`] and of `last`; `InvalidData` where what came before was something else.
+pub fn unpack_behind(body: &[u8], last: impl FnOnce(usize) -> Result<Vec<u8>>) -> Result<Bytes> {
+    let (size, rest) = plain_size(body)?;
+    let (before, packed) = self::size(rest)?;
+    plain(packed, &last(before)?, size)
+}
+
+fn plain(packed: &[u8], before: &[u8], size: usize) -> Result<Bytes> {
+    let damaged = || wrong("a compressed frame is damaged");
+    let mut context = DCtx::try_create().ok_or_else(damaged)?;
+    context.ref_prefix(before).map_err(|_| damaged())?;
+    let mut plain = Vec::with_capacity(size);
+    context.decompress(&mut plain, packed).map_err(|_| damaged())?;
     if plain.len() != size {
-        return Err(wrong("a compressed frame is shorter than it says"));
+        return Err(wrong("a compressed frame has another size than it says"));
     }
     Ok(plain.into())
 }
@@ -169,7 +232,7 @@ mod tests {
     fn the_level_follows_who_waits() {
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
         let run = |when, level, link, work| {
-            let mut pace = Pace::new(Packing { when, level });
+            let mut pace = Pace::new(Packing { when, level, ..Packing::default() });
             (0..20).for_each(|_| pace.wrote(WINDOW as usize, link, work));
             pace.level()
         };

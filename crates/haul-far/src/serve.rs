@@ -11,6 +11,7 @@ mod tests;
 use crate::{
     frame::{Frame, Kind},
     hello::{self, About, Heard},
+    history::Reading,
     join::{self, Door, Guest},
     listening::{Listening, Ports},
     message::{self, Answer, Asking, Folder, FolderId, Request, UploadId},
@@ -131,7 +132,7 @@ async fn welcome(guest: Guest, session: Arc<Session>) -> io::Result<()> {
     let Guest { input, output, mark, version, packing, knocker: _knocker } = guest;
     let from = BufReader::with_capacity(BLOCK, pipe::reader(input)?);
     let mut to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
-    hello::answer_again(&mark, version, &mut to).await?;
+    hello::answer_again(&mark, version, packing, &mut to).await?;
     converse(from, to, session, packing).await
 }
 
@@ -155,7 +156,7 @@ async fn converse(
         }
     });
     let served = tokio::select! {
-        served = requests(&mut from, packing.packs(), &session, &first, &content) => served,
+        served = requests(&mut from, Reading::of(packing), &session, &first, &content) => served,
         // Nobody reads: what waits for room would wait for good.
         written = &mut writer => return written,
     };
@@ -174,6 +175,7 @@ fn about(settings: &Settings) -> About {
         keeps: true,
         joins: None,
         listens: settings.listens.is_some(),
+        history: true,
     }
 }
 
@@ -354,7 +356,7 @@ fn within(root: &[u8], path: &[u8]) -> Result<Vec<u8>, String> {
 /// Takes requests in until the near end hangs up; those under way then end.
 async fn requests(
     from: &mut (impl AsyncRead + Unpin),
-    packs: bool,
+    mut reading: Reading,
     session: &Arc<Session>,
     first: &mpsc::UnboundedSender<Queued>,
     content: &mpsc::Sender<Queued>,
@@ -362,7 +364,7 @@ async fn requests(
     let (end, mut ended) = mpsc::unbounded_channel::<u32>();
     let mut under_way: HashMap<u32, UnderWay> = HashMap::new();
     let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-    while let Some(frame) = Frame::read(from, packs).await? {
+    while let Some(frame) = Frame::read(from, &mut reading).await? {
         while let Ok(id) = ended.try_recv() {
             under_way.remove(&id);
         }

@@ -2,9 +2,10 @@
 
 use crate::{
     dial::Pipe,
-    frame::{Frame, Kind, MOST, PIECE},
+    frame::{Frame, Kind, MOST, Marks, PIECE},
+    history::{History, Reading, Way, way},
     message::{self, Answer, Asking, FolderId, Request},
-    pack::{Pace, Packing, pack},
+    pack::{Pace, Packing, pack, pack_behind},
 };
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesOrdered};
@@ -179,7 +180,7 @@ impl Wire {
         let is_over = over.clone();
         let Pipe { input, output, end } = pipe;
         let reader = Task::spawn(async move {
-            let ended = match take(input, &reads, (patience, &way), packing.packs()).await {
+            let ended = match take(input, &reads, (patience, &way), Reading::of(packing)).await {
                 Ok(()) => "the far end closed the connection".to_owned(),
                 Err(error) => {
                     end.iter().for_each(End::stop);
@@ -359,10 +360,10 @@ async fn take(
     mut from: impl AsyncRead + Unpin,
     waiting: &Waiting,
     (patience, way): (Duration, &str),
-    packs: bool,
+    mut reading: Reading,
 ) -> io::Result<()> {
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
-    while let Some(frame) = timeout(patience, Frame::read(&mut from, packs)).await.map_err(silent)?? {
+    while let Some(frame) = timeout(patience, Frame::read(&mut from, &mut reading)).await.map_err(silent)?? {
         let (id, came) = match frame.kind {
             Kind::Data => (frame.id, Came::Data(frame.body)),
             Kind::Answer => (frame.id, Came::Answer(frame)),
@@ -402,12 +403,14 @@ pub async fn send(
     packing: Packing,
 ) -> io::Result<()> {
     let mut pace = Pace::new(packing);
+    // Content keeps its order from here on.
+    let mut history = packing.keeps().then(History::default);
     let mut ahead = FuturesOrdered::new();
     loop {
         while ahead.len() < PACKED_AHEAD
             && let Ok(frame) = contents.try_recv()
         {
-            ahead.push_back(packed(frame, pace.level()));
+            ahead.push_back(packed(frame, pace.level(), history.as_mut()));
         }
         let (began, waits) = (Instant::now(), !ahead.is_empty());
         let mut flushed = Duration::ZERO;
@@ -433,19 +436,18 @@ pub async fn send(
         };
         match step {
             Step::End => return to.shutdown().await,
-            Step::More(frame) => ahead.push_back(packed(frame, pace.level())),
+            Step::More(frame) => ahead.push_back(packed(frame, pace.level(), history.as_mut())),
             Step::First(Queued { frame, _held }) => match pace.quick().and_then(|level| pack(&frame.body, level)) {
-                Some(packed) => frame.write_packed(&packed, &mut to).await?,
+                Some(packed) => frame.write_as(Marks { packed: true, kept: false }, &packed, &mut to).await?,
                 None => frame.write(&mut to).await?,
             },
-            Step::Content((Queued { frame, _held }, packed)) => {
+            Step::Content(Packed { queued: Queued { frame, _held }, body, kept }) => {
                 // It was compressed while the link took what was written before.
                 let (work, began) = (began.elapsed().saturating_sub(flushed), Instant::now());
-                match &packed {
-                    Some(packed) => frame.write_packed(packed, &mut to).await?,
-                    None => frame.write(&mut to).await?,
-                }
-                pace.wrote(packed.as_ref().map_or(frame.body.len(), Vec::len), began.elapsed() + flushed, work);
+                let marks = Marks { packed: body.is_some(), kept };
+                let body = body.as_deref().unwrap_or(&frame.body);
+                frame.write_as(marks, body, &mut to).await?;
+                pace.wrote(body.len(), began.elapsed() + flushed, work);
             }
         }
     }
@@ -454,34 +456,51 @@ pub async fn send(
 /// What is written next.
 enum Step {
     First(Queued),
-    Content((Queued, Option<Vec<u8>>)),
+    Content(Packed),
     More(Queued),
     End,
 }
 
-/// A frame, and its body compressed at this level, where that is wanted and pays.
-async fn packed(queued: Queued, level: Option<i32>) -> (Queued, Option<Vec<u8>>) {
-    let Some(level) = level else { return (queued, None) };
+/// A frame of content that is to be written.
+struct Packed {
+    queued: Queued,
+    /// Its body compressed, where that was wanted and pays.
+    body: Option<Vec<u8>>,
+    kept: bool,
+}
+
+/// Compresses a frame of content at this level. What it is compressed behind is settled when this is called.
+fn packed(queued: Queued, level: Option<i32>, history: Option<&mut History>) -> impl Future<Output = Packed> + use<> {
     let body = queued.frame.body.clone();
-    // What can't be compressed goes as it is.
-    let packed = tokio::spawn(async move { pack(&body, level) }).await.unwrap_or_default();
-    (queued, packed)
+    let way = way(history, (queued.frame.id, &body), level);
+    let kept = matches!(way, Way::Behind(..));
+    async move {
+        let work = match way {
+            Way::No => return Packed { queued, body: None, kept },
+            Way::Alone(level) => tokio::spawn(async move { pack(&body, level) }),
+            Way::Behind(level, before) => tokio::spawn(async move { pack_behind(&body, &before, level) }),
+        };
+        // What can't be compressed goes as it is.
+        Packed { queued, body: work.await.unwrap_or_default(), kept }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pack::When;
+    use crate::{frame::crossing, pack::When};
+    use proptest::prelude::*;
     use tokio::io::AsyncReadExt as _;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn frames_cross_compressed_in_their_order() {
         let text: Vec<u8> = (0..10_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
         for (when, smaller) in [(When::Always, true), (When::Slow, false), (When::Never, false)] {
+            let packing = Packing { when, ..Packing::default() };
             let (first, firsts) = mpsc::unbounded_channel();
             let (content, contents) = mpsc::channel(QUEUE);
             let (mut from, to) = tokio::io::duplex(1 << 16);
-            let sender = tokio::spawn(send(to, firsts, contents, Packing { when, level: None }));
+            let sender = tokio::spawn(send(to, firsts, contents, packing));
             let noise = Bytes::from(haul_testkit::folder::noise(1, PIECE));
             let bodies: Vec<_> =
                 (0..6).map(|n| if n == 3 { noise.clone() } else { Bytes::from(text.clone()) }).collect();
@@ -491,9 +510,9 @@ mod tests {
             let (mut wire, mut came) = (Vec::new(), Vec::new());
             while came.len() < bodies.len() {
                 from.read_buf(&mut wire).await.unwrap();
-                let mut left = &wire[..];
+                let (mut left, mut reading) = (&wire[..], Reading { packs: true, history: None });
                 came.clear();
-                while let Ok(Some(frame)) = Frame::read(&mut left, true).await {
+                while let Ok(Some(frame)) = Frame::read(&mut left, &mut reading).await {
                     came.push(frame);
                 }
             }
@@ -504,6 +523,98 @@ mod tests {
             assert_eq!(wire.len() < plain / 2, smaller, "{when:?}: {} of {plain}", wire.len());
             drop((first, content));
             sender.await.unwrap().unwrap();
+        }
+    }
+
+    /// Requests that take turns.
+    const LANES: u32 = 3;
+
+    /// What is written for these bodies.
+    async fn written(bodies: &[Bytes], packing: Packing) -> Vec<u8> {
+        let (first, firsts) = mpsc::unbounded_channel();
+        let (content, contents) = mpsc::channel(QUEUE);
+        let (mut from, to) = tokio::io::duplex(1 << 16);
+        let sender = tokio::spawn(send(to, firsts, contents, packing));
+        let (many, bodies) = (bodies.len(), bodies.to_vec());
+        let small = first.clone();
+        let feeder = tokio::spawn(async move {
+            for (id, body) in bodies.into_iter().enumerate() {
+                // What is small goes between, by another way.
+                let _ = small.send(Frame::ALIVE.into());
+                content.send(Frame { kind: Kind::Data, id: id as u32 % LANES, body }.into()).await.unwrap();
+            }
+        });
+        let (mut wire, mut came) = (Vec::new(), 0);
+        while came < many {
+            let (head, mut body) = crossing(&mut from).await;
+            came += usize::from(head[4] & 0x3f == 3);
+            wire.extend_from_slice(&head);
+            wire.append(&mut body);
+        }
+        feeder.await.unwrap();
+        drop(first);
+        sender.await.unwrap().unwrap();
+        wire
+    }
+
+    /// The bodies of content in what was written.
+    async fn read(mut wire: &[u8], mut reading: Reading) -> io::Result<Vec<Bytes>> {
+        let mut bodies = Vec::new();
+        while let Some(frame) = Frame::read(&mut wire, &mut reading).await? {
+            if frame.kind == Kind::Data {
+                assert_eq!(frame.id, bodies.len() as u32 % LANES);
+                bodies.push(frame.body);
+            }
+        }
+        Ok(bodies)
+    }
+
+    const ALONE: Packing = Packing { when: When::Always, level: None, history: false };
+    const BEHIND: Packing = Packing { history: true, ..ALONE };
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_content_has_in_common_with_what_went_before_is_sent_once() {
+        let words = haul_testkit::folder::noise(1, 200 << 10);
+        let text: String = words.iter().map(|byte| format!("{byte} ")).collect();
+        let pieces: Vec<Bytes> = text.as_bytes().chunks(PIECE).map(Bytes::copy_from_slice).collect();
+        let noise = Bytes::from(haul_testkit::folder::noise(2, PIECE));
+        let bodies = [&pieces[..], &[noise], &pieces[..]].concat();
+        let alone = written(&bodies, ALONE).await;
+        let behind = written(&bodies, BEHIND).await;
+        assert!(behind.len() - PIECE < (alone.len() - PIECE) * 6 / 10, "{} of {}", behind.len(), alone.len());
+        assert_eq!(read(&behind, Reading::of(BEHIND)).await.unwrap(), bodies);
+        // An end that knows nothing of it reads what is packed by itself, and nothing else.
+        assert_eq!(read(&alone, Reading { packs: true, history: None }).await.unwrap(), bodies);
+        assert!(read(&behind, Reading { packs: true, history: None }).await.is_err());
+        // Other levels look at another part of what was.
+        for level in [-7, 1, 2, 9, 19] {
+            let packing = Packing { level: Some(level), ..BEHIND };
+            assert_eq!(read(&written(&bodies, packing).await, Reading::of(packing)).await.unwrap(), bodies, "{level}");
+        }
+    }
+
+    /// A body of some kind and size: text, noise, or a part of one that was.
+    fn body() -> impl Strategy<Value = (u8, u64, usize)> {
+        (0..4_u8, 0..6_u64, prop_oneof![0..2_000_usize, 60_000..70_000_usize, 200_000..=PIECE, PIECE..5 * PIECE])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn frames_of_any_kind_come_as_they_were(all in prop::collection::vec(body(), 1..24), level in 1..6_i32) {
+            let bodies: Vec<Bytes> = all.into_iter().map(|(kind, seed, size)| match kind {
+                0 => Bytes::from(haul_testkit::folder::noise(seed, size)),
+                1 => vec![seed as u8; size].into(),
+                _ => (seed * 1000..).flat_map(|n| format!("line {n} of a log\n").into_bytes()).take(size).collect(),
+            }).collect();
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+            runtime.block_on(async {
+                for packing in [ALONE, BEHIND, Packing { level: Some(level), ..BEHIND }] {
+                    let wire = written(&bodies, packing).await;
+                    assert_eq!(read(&wire, Reading::of(packing)).await.unwrap(), bodies);
+                }
+            });
         }
     }
 
@@ -537,7 +648,7 @@ mod tests {
         let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
         let wire = Wire::new(pipe, Duration::from_secs(1), Packing::default(), "far".into());
         let asked = wire.share(0).ask(1, &Request::Part { upload: 1, index: 0, offset: 0, size: 64 << 20 }).unwrap();
-        assert_eq!(Frame::read(&mut far, false).await.unwrap().unwrap().kind, Kind::Request);
+        assert_eq!(Frame::read_plain(&mut far).await.unwrap().unwrap().kind, Kind::Request);
         let sent = timeout(Duration::from_secs(20), asked.send(Bytes::from(vec![1; 64 << 20]))).await;
         assert_eq!(sent.expect("it ends").unwrap_err().message(), "nothing came for 1 s");
         assert!(!wire.is_open());
@@ -566,12 +677,12 @@ mod tests {
         let key = haul_core::Key::new("f");
         let asked = wire.share(0).ask(1, &Request::Read(key.clone(), None, None)).unwrap();
         let id = asked.id;
-        assert_eq!(Frame::read(&mut far, false).await.unwrap().unwrap().kind, Kind::Request);
+        assert_eq!(Frame::read_plain(&mut far).await.unwrap().unwrap().kind, Kind::Request);
         let facts = Answer::Entry(haul_core::Entry::file(key, 1 << 30));
         message::frame(Kind::Answer, id, &facts).unwrap().write(&mut far).await.unwrap();
         let read = crate::read::read(asked).await.unwrap();
         drop(read);
-        let frame = Frame::read(&mut far, false).await.unwrap().unwrap();
+        let frame = Frame::read_plain(&mut far).await.unwrap().unwrap();
         assert_eq!((frame.kind, frame.id), (Kind::Cancel, id));
     }
 }

@@ -163,7 +163,7 @@ async fn let_in(
     let heard = hello::hear(&mut from).await?.ok_or_else(|| refused("it says nothing"))?;
     let version = heard.version().ok_or_else(|| refused("it speaks no version of ours"))?;
     let packing = heard.packing();
-    hello::answer_again(&heard.mark, version, &mut to).await?;
+    hello::answer_again(&heard.mark, version, packing, &mut to).await?;
     Ok(Guest { from, to, packing })
 }
 

@@ -37,8 +37,9 @@ const UNSTORED: u64 = 256 << 20;
 /// A piece of content takes so many bytes more.
 const PIECE: u64 = 256;
 
-/// Pipes of one near end. It has eight sessions and four connections at most.
-const PIPES: usize = 32;
+/// Pipes of one near end. It has eight sessions and four connections at most. Where content is compressed, each holds
+/// 16 MiB of what went before in either direction (`history`), beside what is counted here.
+const PIPES: usize = 16;
 
 /// Listings at once. Each may have read some megabytes ahead.
 const LISTINGS: usize = 128;

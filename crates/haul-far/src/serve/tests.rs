@@ -5,6 +5,7 @@
 use super::*;
 use crate::{
     dial::{Call, Pipe},
+    frame::{Marks, crossing},
     pack::{Packing, When, pack},
     wire::{Given, Wire},
 };
@@ -19,7 +20,9 @@ use tokio::{
 };
 
 const SOON: Duration = Duration::from_secs(20);
-const ALWAYS: Packing = Packing { when: When::Always, level: None };
+const ALWAYS: Packing = Packing { when: When::Always, level: None, history: false };
+
+const PACKED: Marks = Marks { packed: true, kept: false };
 
 /// A far end in this process, and a near end's pipe to it that was greeted.
 async fn far_end(settings: Settings, packing: Packing) -> (Pipe, Task<io::Result<()>>) {
@@ -283,7 +286,7 @@ async fn who_listens_to_no_answer_is_no_longer_heard() {
     for id in 2..5_000 {
         let frame = Frame { id, ..frame.clone() };
         let said = async {
-            frame.write_packed(&packed, &mut output).await?;
+            frame.write_as(PACKED, &packed, &mut output).await?;
             output.flush().await
         };
         match timeout(Duration::from_secs(3), said).await {
@@ -297,6 +300,36 @@ async fn who_listens_to_no_answer_is_no_longer_heard() {
     // It ends with the near end all the same.
     drop((input, output));
     assert!(timeout(SOON, serving).await.unwrap().is_err());
+}
+
+/// Content that is compressed by itself.
+const DATA_PACKED: u8 = 0x83;
+
+fn text() -> Vec<u8> {
+    (0..).flat_map(|n: u32| format!("line {n} of a log\n").into_bytes()).take(1 << 20).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_near_end_that_knows_no_history_gets_frames_packed_by_themselves() {
+    let here = tempfile::tempdir().unwrap();
+    fs::write(here.path().join("f"), text()).unwrap();
+    let (pipe, _serving) = far_end(Settings::of_disk(None, false), ALWAYS).await;
+    let Pipe { mut input, mut output, .. } = pipe;
+    let folder = Folder { path: raw(here.path()), links: Links::Keep, own_links: false };
+    for (id, folder, request) in [(1, 0, Request::Open(folder)), (2, 1, Request::Read(Key::new("f"), None, None))] {
+        message::frame(Kind::Request, id, &Asking { folder, request }).unwrap().write(&mut output).await.unwrap();
+        output.flush().await.unwrap();
+        while id == 1 && crossing(&mut input).await.0[4] & 0x7f != 2 {}
+    }
+    let mut came = Vec::new();
+    while came.len() < text().len() {
+        let (head, body) = crossing(&mut input).await;
+        match head[4] {
+            DATA_PACKED => came.extend_from_slice(&crate::pack::unpack(&body).unwrap()),
+            code => assert_eq!(code & 0x7f, 2, "an answer"),
+        }
+    }
+    assert_eq!(came, text());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,7 +355,7 @@ async fn what_was_not_to_be_compressed_is_not_unpacked() {
     let mut output = pipe.output;
     let frame = Frame { kind: Kind::Data, id: 1, body: Bytes::from(vec![0; 16 << 20]) };
     // It may hang up before all is said.
-    let _ = frame.write_packed(&pack(&frame.body, 3).unwrap(), &mut output).await;
+    let _ = frame.write_as(PACKED, &pack(&frame.body, 3).unwrap(), &mut output).await;
     let _ = output.flush().await;
     let error = timeout(SOON, serving).await.unwrap().unwrap_err();
     assert!(error.to_string().starts_with("a frame is compressed, which was not agreed on"), "{error}");
