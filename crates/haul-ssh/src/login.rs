@@ -247,6 +247,17 @@ impl Ssh {
     }
 }
 
+impl Drop for Inner {
+    /// A master ends with its last session, which a far program that hangs never does.
+    fn drop(&mut self) {
+        if let Ok(state) = self.state.try_lock()
+            && let State::Own(_, end) = &*state
+        {
+            end.stop();
+        }
+    }
+}
+
 impl Inner {
     fn options(&self) -> Vec<String> {
         let alive = (self.settings.idle_timeout.as_secs() / 4).max(ALIVE);

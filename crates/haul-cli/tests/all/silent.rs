@@ -51,6 +51,14 @@ fn copy(lab: &Lab, from: &str, to: &str, more: &[&str]) -> Ran {
     lab.haul(&[&["copy", "--timeout", PATIENCE, from, to], more].concat())
 }
 
+/// Whether an ssh still runs that went there.
+fn is_connected(server: &Sshd) -> bool {
+    let config = server.config().display().to_string();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut lines = all.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+    lines.any(|line| line.starts_with("ssh\0") && line.contains(&config))
+}
+
 /// What falls silent: a kind of request or a text in it, after how many bytes of the answer, and whether files come from there.
 const SFTP: [(&str, usize, bool); 7] = [
     ("12", 0, true),
@@ -72,6 +80,7 @@ fn a_server_that_falls_silent_is_asked_anew() {
         let ran = if down { copy(&lab, &place, "@here", &[]) } else { copy(&lab, "@here", &place, &[]) }.ok();
         assert!(!lab.path("flag").exists(), "{what}: it fell silent: {}", ran.err);
         assert_eq!(kept(&here), kept(&there), "{what}");
+        assert!(until(|| !is_connected(&server)), "{what}: no connection is left behind");
     });
 }
 
