@@ -61,6 +61,8 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
         context.resumes = resumes;
         if cli.command.stops_in_its_own_time() {
             context.asked_to_stop = Cancel::default();
+            // A worker runs on while nobody looks.
+            context.session.ask_nobody();
         }
         signals::listen(context.asked_to_stop.clone(), cli.command.finishes_itself());
         let outcome = context.until_stopped(cli.command.finishes_itself(), cli.command.run(&context)).await;

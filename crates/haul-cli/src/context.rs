@@ -58,7 +58,9 @@ impl Context {
     /// The surroundings that the flags ask for. Reads no file: a copy between local disks needs no configuration.
     pub fn new(flags: Flags, stores: StoreFlags, line: Vec<OsString>, screen: Arc<Screen>) -> Result<Context> {
         let cancel = Cancel::default();
-        let settings = Settings { layers: layers(&flags, &cancel), ..settings(&flags, stores)? };
+        let asks = !flags.log.quiet && !flags.config.dry_run;
+        let consent = asks.then(|| prompt::consent(screen.clone(), cancel.clone()));
+        let settings = Settings { layers: layers(&flags, &cancel), consent, ..settings(&flags, stores)? };
         let (meters, gate, asked_to_stop) = (settings.meters.clone(), settings.net.gate.clone(), cancel.clone());
         let progress = Progress::start(&flags, screen.clone(), meters.clone(), settings.net.roads.clone());
         let (session, hashes, resumes) = (Session::new(settings), Arc::default(), false);

@@ -1,14 +1,17 @@
-//! Asking on the terminal: before each change (`--interactive`), and for the password of the configuration.
+//! Asking on the terminal: before each change (`--interactive`), before what nobody asked for, and for the password of the configuration.
 
 use haul::{Cancel, Confirm};
 use haul_core::{Error, ErrorKind, Key};
+use haul_store::Consent;
 use haul_terminal::Screen;
+use rustix::{process::getpgrp, termios::tcgetpgrp};
 use std::{
     collections::BTreeMap,
-    io::{self, BufRead as _},
+    io::{self, BufRead as _, IsTerminal as _, stderr, stdin},
     path::Path,
     sync::{Arc, Mutex},
 };
+use tokio::sync;
 
 /// Asks on the terminal; remembers what was said for all of a kind.
 pub struct Prompt {
@@ -56,6 +59,49 @@ impl Confirm for Prompt {
                 _ => {}
             }
         }
+    }
+}
+
+/// Asks a person at the terminal before something is done that nobody asked for, each question once a run. Nobody is there, and the
+/// answer is no, where standard input or standard error is no terminal, the run is in the background, or a display is drawn.
+pub fn consent(screen: Arc<Screen>, cancel: Cancel) -> Consent {
+    // Held while a question is open, so that questions come singly.
+    let answers = Arc::<sync::Mutex<BTreeMap<String, bool>>>::default();
+    Consent::new(move |question| {
+        let (screen, cancel, answers) = (screen.clone(), cancel.clone(), answers.clone());
+        Box::pin(async move {
+            let mut answers = answers.lock().await;
+            if let Some(answer) = answers.get(&question) {
+                return Ok(*answer);
+            }
+            if !is_attended() || screen.is_drawn() {
+                return Ok(false);
+            }
+            let stopped = || Error::new(ErrorKind::Cancelled, "open", "stopped at the question");
+            let answer = yes(&question, &cancel).await.ok_or_else(stopped)?;
+            answers.insert(question, answer);
+            Ok(answer)
+        })
+    })
+}
+
+/// True where a person can read a question and answer it. Reading would stop a run in the background.
+fn is_attended() -> bool {
+    let in_front = || tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
+    stdin().is_terminal() && stderr().is_terminal() && in_front()
+}
+
+/// Asks on the terminal; only a clear yes is one. `None` if the run was stopped meanwhile.
+pub async fn yes(question: &str, cancel: &Cancel) -> Option<bool> {
+    eprint!("{question} [y/N] ");
+    let ask = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        let read = stdin().lock().read_line(&mut answer);
+        read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    });
+    tokio::select! {
+        () = cancel.cancelled() => None,
+        answer = ask => Some(answer.unwrap_or(false)),
     }
 }
 

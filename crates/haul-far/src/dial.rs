@@ -2,7 +2,7 @@
 
 use crate::{
     hello::{self, About, Hello},
-    install::{self, Program},
+    install::{self, ABSENT, Program},
     pack::Packing,
 };
 use futures::future::BoxFuture;
@@ -138,7 +138,7 @@ fn command(path: Option<&str>) -> String {
         // For a POSIX shell, whichever the user's own is.
         None => format!(
             "sh -c 'for haul in {} {}; do command -v \"$haul\" >/dev/null 2>&1 && exec \"$haul\" far; done; \
-             echo \"haul: not found\" >&2; exit 127'",
+             echo \"{ABSENT} $(uname -sm)\" >&2; exit 127'",
             PLACES.join(" "),
             install::found()
         ),

@@ -23,6 +23,19 @@ const MOST: usize = 64 << 10;
 /// Where far ends are, as a shell there finds them.
 const DIR: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/haul/far";
 
+/// What a host says that looked for haul in vain, before what `uname -sm` says there.
+pub const ABSENT: &str = "haul: not found on";
+
+/// Bytes of this program, where a connection failed as the host has no haul and is of this machine's kind: it can be put there then.
+pub fn fits(error: &Error) -> Option<u64> {
+    let (_, said) = error.message().split_once(ABSENT)?;
+    let machine = said.split([';', ')']).next()?.trim();
+    if machine != here() {
+        return None;
+    }
+    std::fs::metadata("/proc/self/exe").ok().map(|program| program.len())
+}
+
 /// This program.
 #[derive(Debug)]
 pub struct Program {
@@ -162,6 +175,18 @@ mod tests {
         child.wait().await.unwrap();
         let listed = std::fs::read_dir(cache.join("haul/far")).unwrap().flatten();
         (offered.map(|()| said), listed.map(|entry| entry.file_name().into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn it_fits_where_haul_is_absent_and_the_machine_is_the_same() {
+        let fits = |said: &str| fits(&Error::new(ErrorKind::Io, "connect", said)).is_some();
+        let here = here();
+        assert!(fits(&format!("no haul answered there (h: ssh ended with code 127: {ABSENT} {here})")));
+        assert!(fits(&format!("no haul answered there (h: ssh ended with code 127: {ABSENT} {here}; bye)")));
+        assert!(!fits(&format!("no haul answered there (h: ssh ended with code 127: {ABSENT} {here}el)")));
+        assert!(!fits(&format!("no haul answered there (h: ssh ended with code 127: {ABSENT} )")));
+        assert!(!fits("no haul answered there (h: ssh ended with code 127: sh: 1: haul: not found)"));
+        assert!(!fits("no haul answered there within 20 s"));
     }
 
     #[tokio::test]

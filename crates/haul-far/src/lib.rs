@@ -24,6 +24,7 @@ mod upload;
 mod wire;
 
 pub use dial::{Call, Dial, OverSsh, Pipe, ShellCommand};
+pub use install::fits;
 pub use open::{HAUL_PATH, INSTALL, KIND, TCP, connect, is_confined, open_on};
 pub use serve::{serve, serve_on};
 pub use settings::{Open, Settings};

@@ -472,6 +472,8 @@ struct Packed {
 /// Compresses a frame of content at this level. What it is compressed behind is settled when this is called.
 fn packed(queued: Queued, level: Option<i32>, history: Option<&mut History>) -> impl Future<Output = Packed> + use<> {
     let body = queued.frame.body.clone();
+    // Answers that go in order with content are not kept: only content is, of which there is more.
+    let history = history.filter(|_| queued.frame.kind == Kind::Data);
     let way = way(history, (queued.frame.id, &body), level);
     let kept = matches!(way, Way::Behind(..));
     async move {
@@ -591,6 +593,24 @@ mod tests {
             let packing = Packing { level: Some(level), ..BEHIND };
             assert_eq!(read(&written(&bodies, packing).await, Reading::of(packing)).await.unwrap(), bodies, "{level}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn answers_in_order_with_content_are_compressed_by_themselves() {
+        let text: Vec<u8> = (0..2_000u32).flat_map(|n| format!("line {n} of a log\n").into_bytes()).collect();
+        let (first, firsts) = mpsc::unbounded_channel();
+        let (content, contents) = mpsc::channel(QUEUE);
+        let (mut from, to) = tokio::io::duplex(1 << 20);
+        let sender = tokio::spawn(send(to, firsts, contents, BEHIND));
+        let mut reading = Reading::of(BEHIND);
+        for kind in [Kind::Data, Kind::Answer, Kind::Data, Kind::Answer] {
+            let frame = Frame { kind, id: 1, body: text.clone().into() };
+            content.send(frame.clone().into()).await.unwrap();
+            let came = Frame::read(&mut from, &mut reading).await.unwrap();
+            assert!(came == Some(frame), "{kind:?}");
+        }
+        drop(first);
+        sender.await.unwrap().unwrap();
     }
 
     /// A body of some kind and size: text, noise, or a part of one that was.

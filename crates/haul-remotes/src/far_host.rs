@@ -1,13 +1,13 @@
 //! Hosts that the user's own ssh leads to: haul at the other end where it answers, else SFTP. Both go in one login.
 
-use haul_core::{Error, ErrorKind, Result};
+use haul_core::{Error, ErrorKind, Result, units::size_text};
 use haul_ssh::options::value;
-use haul_store::{Links, OpenRequest, OptionKind, OptionSpec, Store, StoreKind, joined};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
+use haul_store::{Consent, Links, OpenRequest, OptionKind, OptionSpec, Store, StoreKind, joined};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Mutex,
 };
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// SFTP, or better.
 pub const SFTP: StoreKind = StoreKind {
@@ -35,7 +35,11 @@ const OWN: [OptionSpec; 4] = [
         ],
     },
     haul_far::HAUL_PATH,
-    haul_far::INSTALL,
+    OptionSpec {
+        help: "Put this haul into ~/.cache/haul/far there, unless it is there already, and run that one. Where nobody says, haul asks a \
+               person at a terminal; with false it never asks.",
+        ..haul_far::INSTALL
+    },
     haul_far::TCP,
 ];
 
@@ -58,7 +62,16 @@ const LOGIN_FAILS: [ErrorKind; 5] =
     [ErrorKind::Unauthenticated, ErrorKind::Unreachable, ErrorKind::Timeout, ErrorKind::Busy, ErrorKind::Denied];
 
 /// How a host is talked to, as it turned out; nothing where nobody asked yet.
-type Way = OnceLock<bool>;
+type Way = Mutex<Option<Speaks>>;
+
+/// What speaks at a host.
+#[derive(Clone, Copy, Debug)]
+enum Speaks {
+    Sftp,
+    Far,
+    /// haul, which this run has put there.
+    Installed,
+}
 
 /// The type of store and the options for a host that people reach without configuring it: `user@host`, or one that the user's ssh
 /// config knows. ssh is asked.
@@ -76,19 +89,21 @@ pub fn unconfigured(name: &str) -> Option<(String, BTreeMap<String, String>)> {
 }
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
-    let far = match value(&request, "protocol") {
-        "sftp" => false,
-        "far" => true,
-        "" | "auto" if SFTPS.iter().any(|(name, plain)| !["", plain].contains(&value(&request, name))) => false,
+    let speaks = match value(&request, "protocol") {
+        "sftp" => Speaks::Sftp,
+        "far" => Speaks::Far,
+        "" | "auto" if SFTPS.iter().any(|(name, plain)| !["", plain].contains(&value(&request, name))) => Speaks::Sftp,
         "" | "auto" => answers(&request)?,
         other => {
             let why = format!("{}: protocol can be auto, far or sftp, not {other:?}", request.remote);
             return Err(Error::new(ErrorKind::Invalid, "open", why));
         }
     };
-    if !far {
-        return (haul_sftp::KIND.open)(request);
-    }
+    let request = match speaks {
+        Speaks::Sftp => return (haul_sftp::KIND.open)(request),
+        Speaks::Far => request,
+        Speaks::Installed => installing(&request),
+    };
     connect(&request)?;
     // Links are what they lead to, as by SFTP, where the other end may follow them.
     let skips = value(&request, "skip_links") == "true" || haul_far::is_confined(&request)?;
@@ -96,26 +111,72 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     (haul_far::KIND.open)(OpenRequest { links, ..request })
 }
 
-/// Whether haul answers there; asked once for each host of a run, and told.
-fn answers(request: &OpenRequest) -> Result<bool> {
+/// What speaks there; found out once for each host of a run, and told.
+///
+/// Errors: the options lead nowhere; a person who was asked stopped the run.
+fn answers(request: &OpenRequest) -> Result<Speaks> {
     let ssh = haul_ssh::options::way(request)?;
     let name = format!(
         "protocol of {:?} {}",
         ssh.target(),
         [value(request, "haul_path"), value(request, "install_far_end")].join(" ")
     );
-    let way = request.shared.get(&name, || Ok(Way::new()))?;
-    Ok(*way.get_or_init(|| match waited(ask(request)) {
-        Some(Ok(())) => {
-            tracing::info!("{}: haul answers there", ssh.shown());
-            true
+    let way = request.shared.get(&name, || Ok(Way::default()))?;
+    let found = waited(async {
+        // Who else opens this host waits for what comes of it.
+        let mut known = way.lock().await;
+        match *known {
+            Some(speaks) => Ok(speaks),
+            None => Ok(*known.insert(find(request, &ssh.shown()).await?)),
         }
-        Some(Err(Some(error))) => {
-            tracing::warn!("{}: going by SFTP, which is slower: {}", ssh.shown(), error.message());
-            false
+    });
+    found.unwrap_or(Ok(Speaks::Sftp))
+}
+
+/// Finds out what speaks at a host, shown as `host`. If haul isn't there and may be put there, it is.
+///
+/// Errors: a person who was asked stopped the run.
+async fn find(request: &OpenRequest, host: &str) -> Result<Speaks> {
+    let (mut answer, mut speaks) = (ask(request).await, Speaks::Far);
+    if let Err(Some(error)) = &answer
+        && may_install(&request.options, request.consent.as_ref(), host, error).await?
+    {
+        (answer, speaks) = (haul_far::connect(&installing(request)).await.map_err(Some), Speaks::Installed);
+    }
+    match answer {
+        Ok(()) => {
+            tracing::info!("{host}: haul answers there");
+            return Ok(speaks);
         }
-        Some(Err(None)) | None => false,
-    }))
+        Err(Some(error)) => tracing::warn!("{host}: going by SFTP, which is slower: {}", error.message()),
+        Err(None) => {}
+    }
+    Ok(Speaks::Sftp)
+}
+
+/// Asks whether haul may be put at a host where it isn't found, if the options say neither that nor where it is.
+///
+/// Errors: the person stopped the run.
+pub async fn may_install(
+    options: &BTreeMap<String, String>,
+    consent: Option<&Consent>,
+    host: &str,
+    error: &Error,
+) -> Result<bool> {
+    let is_set = |option: &OptionSpec| options.get(option.name).is_some_and(|value| !value.is_empty());
+    let said = [haul_far::INSTALL, haul_far::HAUL_PATH].iter().any(is_set);
+    let (Some(consent), Some(size), false) = (consent, haul_far::fits(error), said) else { return Ok(false) };
+    let size = size_text(size);
+    let question =
+        format!("haul isn't at {host}. Put this program ({size}) into ~/.cache/haul/far there, for full speed?");
+    consent.ask(question).await
+}
+
+/// The same, with haul put there.
+fn installing(request: &OpenRequest) -> OpenRequest {
+    let mut request = request.clone();
+    request.options.insert(haul_far::INSTALL.name.to_owned(), "true".to_owned());
+    request
 }
 
 /// Logs in and asks for haul.

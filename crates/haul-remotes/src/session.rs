@@ -3,6 +3,8 @@
 
 mod source;
 
+#[cfg(feature = "ssh")]
+use crate::far_host;
 use crate::{
     Environment, Error, Result,
     config::{Config, ConfigSection, Password, Places, paths},
@@ -12,7 +14,7 @@ use crate::{
 };
 use haul_core::Key;
 use haul_store::{
-    Gate, Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, Shared, Store,
+    Consent, Gate, Links, Meters, Net, OpenRequest, OptionKind, Proxies, Section, Shared, Store,
     layers::{LayerSettings, rate::Rate, stack, with_links},
 };
 use std::{
@@ -45,6 +47,8 @@ pub struct Settings {
     pub layers: LayerSettings,
     /// Counts requests and retries of all stores.
     pub meters: Arc<Meters>,
+    /// Asks a person before something is done that nobody asked for; `None` where there is nobody to ask.
+    pub consent: Option<Consent>,
 }
 
 impl Settings {
@@ -119,6 +123,31 @@ impl Session {
     /// The same session, which reads the configuration again: for a front end that has just changed it.
     pub fn reread(&self) -> Session {
         self.beside(self.settings.clone())
+    }
+
+    /// Asks a person whether haul may be put at `host`, to which `far` leads, where opening that failed with this error: yes means with the
+    /// option `install_far_end`. It is no where haul isn't what is missing, or the user has said so.
+    ///
+    /// Errors: as [`Session::open`]; the person stopped the run.
+    #[cfg(feature = "ssh")]
+    pub async fn may_install(&self, far: impl AsRef<OsStr>, host: &str, error: &haul_core::Error) -> Result<bool> {
+        let Resolved { options, .. } = self.resolve(&Spec::parse(far.as_ref().as_bytes())?)?;
+        Ok(far_host::may_install(&options, self.settings.consent.as_ref(), host, error).await?)
+    }
+
+    /// The same without ssh.
+    ///
+    /// Errors: none.
+    #[cfg(not(feature = "ssh"))]
+    pub async fn may_install(&self, _far: impl AsRef<OsStr>, _host: &str, _error: &haul_core::Error) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// From here on nobody is asked anything that a store may ask: for a command that finds out late that no person waits for it.
+    pub fn ask_nobody(&self) {
+        if let Some(consent) = &self.settings.consent {
+            consent.silence();
+        }
     }
 
     /// Limits the bandwidth of all that is opened from here on, unless it is limited already.
@@ -223,6 +252,7 @@ impl Session {
             wrapped: BTreeMap::new(),
             section: None,
             shared: self.shared.clone(),
+            consent: self.settings.consent.clone(),
         };
         haul_http::address::find(request, url).await
     }
@@ -331,6 +361,7 @@ impl Session {
             wrapped,
             section,
             shared: self.shared.clone(),
+            consent: self.settings.consent.clone(),
         })?;
         // The layers are around what it is made on.
         Ok(if wraps { store } else { self.layered(store) })

@@ -121,10 +121,19 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Resul
     words.push(typed.host.to_owned());
     let ssh = value(&words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
     let path = options.rsync_path.as_ref().map(|path| format!(",haul_path={}", value(path)));
-    let far = format!(":far,ssh={ssh}{}{}:", path.unwrap_or_default(), compression(options)?);
-    let failed = match stat(options, ctx, &far).await? {
+    let far = format!(":far,ssh={ssh}{}{}", path.unwrap_or_default(), compression(options)?);
+    let (installs, far) = (format!("{far},install_far_end=true:"), format!("{far}:"));
+    let absent = match stat(options, ctx, &far).await? {
         Ok(()) => return Ok(far),
         Err(error) => error,
+    };
+    let stopped = |error: haul_remotes::Error| (exit::FILE_IO, format!("{:#}", anyhow::Error::from(error)));
+    let failed = match ctx.session.may_install(&far, &there, &absent).await.map_err(stopped)? {
+        true => match stat(options, ctx, &installs).await? {
+            Ok(()) => return Ok(installs),
+            Err(error) => error,
+        },
+        false => absent,
     };
     let why = failed.message();
     // A program that ends by itself, whatever it says, was reached.

@@ -121,6 +121,7 @@ pub fn run<'a>(words: Vec<OsString>, ctx: &'a Context<'a>) -> LocalBoxFuture<'a,
         if options.paths.is_empty() {
             return Ok(refuse(ctx, (exit::USAGE, "it needs SRC and DEST (see haul rsync --help)".into())));
         }
+        may_ask(&options, ctx);
         let options = match hosts::reach(options, ctx).await {
             Ok(options) => options,
             Err(refusal) => return Ok(refuse(ctx, refusal)),
@@ -137,6 +138,13 @@ pub fn run<'a>(words: Vec<OsString>, ctx: &'a Context<'a>) -> LocalBoxFuture<'a,
             Err(refusal) => Ok(refuse(ctx, refusal)),
         }
     })
+}
+
+/// A run that is to be quiet or to change nothing asks nobody.
+fn may_ask(options: &Options, ctx: &Context<'_>) {
+    if options.quiet || options.dry_run {
+        ctx.session.ask_nobody();
+    }
 }
 
 fn refuse(ctx: &Context<'_>, (code, line): Refusal) -> u8 {
@@ -194,6 +202,7 @@ pub fn copy<'a>(
 ) -> LocalBoxFuture<'a, Result<Ended, String>> {
     Box::pin(async move {
         let options = Options { dry_run: ctx.dry_run, ..request.into() };
+        may_ask(&options, ctx);
         transfer(&options, reporting, ctx).await.map_err(|(_, line)| line)
     })
 }

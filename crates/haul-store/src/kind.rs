@@ -8,7 +8,10 @@ use std::{
     any::Any,
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// One kind of store.
@@ -96,6 +99,41 @@ pub struct OpenRequest {
     pub section: Option<Arc<dyn Section>>,
     /// What the stores of a session have in common.
     pub shared: Shared,
+    /// Asks a person; `None` where there is nobody to ask.
+    pub consent: Option<Consent>,
+}
+
+/// Has a person say yes or no to a question before something is done that nobody asked for. A front end brings it, stores only ask.
+#[derive(Clone)]
+pub struct Consent {
+    ask: Arc<Ask>,
+    silent: Arc<AtomicBool>,
+}
+
+/// Gives the answer to a question.
+type Ask = dyn Fn(String) -> BoxFuture<'static, Result<bool>> + Send + Sync;
+
+impl Consent {
+    /// `ask` is given a question in one line, and gives false where nobody can be asked or says neither. It fails where the person
+    /// stops the run instead.
+    pub fn new(ask: impl Fn(String) -> BoxFuture<'static, Result<bool>> + Send + Sync + 'static) -> Consent {
+        Consent { ask: Arc::new(ask), silent: Arc::default() }
+    }
+
+    /// From now on nobody is asked, by this one and by all that were cloned from it.
+    pub fn silence(&self) {
+        self.silent.store(true, Ordering::Relaxed);
+    }
+
+    /// True where a person says yes to this question.
+    ///
+    /// Errors: the person stopped the run.
+    pub async fn ask(&self, question: String) -> Result<bool> {
+        if self.silent.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        (self.ask)(question).await
+    }
 }
 
 /// Things that the stores of a session have in common, by name: whoever is logged in, say.

@@ -34,7 +34,9 @@ pub use haul_net::{
     Ahead, Buffers, ClientCert, Direction, Gate, Header, Headers, Lanes, Meters, Net, Proxies, Roads, gate, lanes,
     meters, patience,
 };
-pub use kind::{LinkRules, Links, Locked, OpenRequest, OptionKind, OptionSpec, Section, Shared, StoreKind, joined};
+pub use kind::{
+    Consent, LinkRules, Links, Locked, OpenRequest, OptionKind, OptionSpec, Section, Shared, StoreKind, joined,
+};
 pub use payload::{Made, Meter, Pace, Payload};
 pub use relay::Relay;
 pub use store::*;

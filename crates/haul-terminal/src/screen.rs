@@ -56,6 +56,11 @@ impl Screen {
         self.shows.live
     }
 
+    /// True while a display is on it.
+    pub fn is_drawn(&self) -> bool {
+        !self.lock().drawn.is_empty()
+    }
+
     /// True where what a command prints has colours.
     pub fn colours_output(&self) -> bool {
         self.shows.output_colours

@@ -5,7 +5,7 @@ use crate::{
     error::{Outcome, code, usage},
     flags,
     flags::values::{Span, size, span},
-    print,
+    print, prompt,
 };
 use anyhow::{Context as _, Result, bail};
 use aws_lc_rs::rand;
@@ -24,7 +24,7 @@ use haul_store::{ListRequest, Store};
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
-    io::{BufRead as _, IsTerminal as _, Write as _},
+    io::{IsTerminal as _, Write as _},
     num::NonZero,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
@@ -162,16 +162,7 @@ async fn consent(ctx: &Context) -> Result<bool> {
             "bench transfers data, which may cost money, and can't ask without a terminal: allow it with --yes",
         ));
     }
-    eprint!("Continue? [y/N] ");
-    let ask = tokio::task::spawn_blocking(|| {
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().read_line(&mut answer);
-        read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
-    });
-    tokio::select! {
-        () = ctx.cancel.cancelled() => Ok(false),
-        answer = ask => Ok(answer.unwrap_or(false)),
-    }
+    Ok(prompt::yes("Continue?", &ctx.cancel).await.unwrap_or(false))
 }
 
 /// A mistyped path must not be made, measured and left behind.

@@ -191,7 +191,9 @@ fn context(typed: &Typed) -> Option<Context> {
     }
     line.push("version".into());
     let Ok(Parsed::Run(given)) = cli::parse(line, Choice::Never) else { return None };
-    Context::new(given.cli.flags, given.backends, given.line, Arc::new(Choice::Never.screen())).ok()
+    let context = Context::new(given.cli.flags, given.backends, given.line, Arc::new(Choice::Never.screen())).ok()?;
+    context.session.ask_nobody();
+    Some(context)
 }
 
 fn remotes(typed: &Typed) -> Vec<String> {

@@ -10,8 +10,9 @@ use haul_testkit::{
 };
 use std::{
     fs,
+    io::Write as _,
     os::unix::fs::{PermissionsExt as _, symlink},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -402,6 +403,92 @@ fn haul_is_installed_there_once_and_only_when_asked() {
     assert!(ran.err.contains("haul answers there"), "{}", ran.err);
     assert_eq!((installed(), facts(&one[0]).0), (one.clone(), ino));
     assert_eq!(server.logins(), 5, "{}", server.log());
+}
+
+/// haul at a terminal of its own, which `script` makes. Once it asks, `keys` are typed. How it ended, and what it showed.
+fn at_a_terminal(lab: &Lab, script: &std::path::Path, args: &[&str], keys: Option<&str>) -> (Option<i32>, String) {
+    let screen = lab.path("screen");
+    fs::remove_file(&screen).ok();
+    let words: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
+    let mut command = lab.command(script);
+    command.args(["-qfec", &format!("{HAUL} {}", words.join(" "))]).arg(&screen).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("script starts");
+    let shown = || String::from_utf8_lossy(&fs::read(&screen).unwrap_or_default()).into_owned();
+    let mut ended = None;
+    let asked = until(|| {
+        ended = child.try_wait().expect("it can be waited for");
+        ended.is_some() || keys.is_some() && shown().contains("[y/N]")
+    });
+    assert!(asked, "{}", shown());
+    if let (None, Some(keys)) = (ended, keys) {
+        child.stdin.as_mut().expect("piped").write_all(keys.as_bytes()).expect("typed");
+        assert!(until(|| child.try_wait().expect("it can be waited for").is_some()), "{}", shown());
+    }
+    (child.wait().expect("ended").code(), shown())
+}
+
+/// The host's user has a home of its own, without haul.
+#[test]
+fn a_person_is_asked_before_haul_is_put_there() {
+    let Some(script) = peers::need("script") else { return };
+    let lab = Lab::new(HAUL);
+    let home = lab.path("home-there");
+    fs::create_dir_all(&home).expect("made");
+    let lines = vec![format!("SetEnv HOME={} PATH=/usr/bin:/bin", home.display())];
+    let Some(server) = Sshd::start(&Setup { lines, ..Setup::default() }) else { return };
+    fs::write(lab.config(), format!("[site]\ntype = sftp\nssh = {}\n", server.command())).expect("config");
+    write(&lab.path("src/f"), b"bytes", TIME);
+    let (src, data) = (lab.path("src").display().to_string(), server.data());
+    let place = |name: &str| format!("site:{}", data.join(name).display());
+    // To rsync, what is no remote is a host.
+    let host = |name: &str| format!("far:{}", data.join(name).display());
+    let installed = || fs::read_dir(home.join(".cache/haul/far")).into_iter().flatten().flatten().count();
+    let came = |name: &str| fs::read(data.join(name).join("f")).is_ok_and(|content| content == b"bytes");
+    // Nobody is there, or wants to be asked.
+    let ran = lab.haul(&["copy", "@src", &place("unasked")]).ok();
+    assert!(ran.err.contains("going by SFTP") && !ran.err.contains("[y/N]"), "{}", ran.err);
+    let shell = format!("ssh -F {}", server.config().display());
+    for (number, line) in [
+        &["copy", "-q"][..],
+        &["copy", "--dry-run"],
+        &["copy", "--sftp-install-far-end=false"],
+        &["copy", "--sftp-protocol=sftp"],
+        &["copy", "--sftp-haul-path=no-such-haul"],
+        &["rsync", "-rq", "-e", &shell],
+        &["--far-install-far-end=false", "rsync", "-r", "-e", &shell],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("unasked-{number}");
+        let to = if line.contains(&"copy") { place(&name) } else { host(&name) };
+        let (code, shown) = at_a_terminal(&lab, &script, &[line, &[&format!("{src}/"), &to]].concat(), None);
+        assert!(code == Some(0) && !shown.contains("[y/N]"), "{line:?}: {shown}");
+        assert!(came(&name) || line.contains(&"--dry-run"), "{line:?}: {shown}");
+    }
+    // Stopped, no, and what is no yes.
+    let (code, shown) = at_a_terminal(&lab, &script, &["copy", &src, &place("stopped")], Some("\x03"));
+    assert!(code == Some(130) && !data.join("stopped").exists(), "{code:?}: {shown}");
+    for (name, keys) in [("no", "n\n"), ("empty", "\n")] {
+        let (code, shown) = at_a_terminal(&lab, &script, &["copy", "-v", &src, &place(name)], Some(keys));
+        let asked = shown.matches("haul isn't at ").count();
+        assert!(code == Some(0) && asked == 1 && shown.contains("going by SFTP"), "{code:?}: {shown}");
+        assert!(came(name) && shown.contains("into ~/.cache/haul/far there"), "{shown}");
+    }
+    assert_eq!(installed(), 0);
+    let (code, shown) = at_a_terminal(&lab, &script, &["copy", "-v", &src, &place("yes")], Some("y\n"));
+    assert!(code == Some(0) && came("yes"), "{code:?}: {shown}");
+    assert!(shown.contains("haul answers there") && !shown.contains("going by SFTP"), "{shown}");
+    assert_eq!((installed(), shown.matches("[y/N]").count()), (1, 1), "{shown}");
+    // It is found from now on.
+    let (code, shown) = at_a_terminal(&lab, &script, &["copy", "-v", &src, &place("again")], None);
+    assert!(code == Some(0) && shown.contains("haul answers there") && !shown.contains("[y/N]"), "{shown}");
+    // Hosts of rsync are asked about likewise.
+    fs::remove_dir_all(home.join(".cache")).expect("removed");
+    let line = ["rsync", "-r", "-e", &shell, &format!("{src}/"), &host("rsync")];
+    let (code, shown) = at_a_terminal(&lab, &script, &line, Some("y\n"));
+    assert!(code == Some(0) && came("rsync") && !shown.contains("SFTP"), "{code:?}: {shown}");
+    assert_eq!((installed(), shown.matches("[y/N]").count()), (1, 1), "{shown}");
 }
 
 /// A long line carries more in several sessions of one login, as far as the server takes them. How many a short line has depends on how
