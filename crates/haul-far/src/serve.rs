@@ -48,8 +48,8 @@ const REQUESTS: usize = 4096;
 /// Folders that one near end has open: one for each of its stores.
 const FOLDERS: usize = 1024;
 
-/// Writes that it has begun.
-const UPLOADS: usize = 1024;
+/// Writes that it has begun: a near end has half as many requests under way.
+const UPLOADS: usize = 2048;
 
 /// What is still on its way to a write that is to end has so long to be noticed as given up.
 const GIVEN_UP: Duration = Duration::from_secs(10);
