@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use haul_core::{ErrorKind, Key, Listed, Result};
 use haul_mem::MemStore;
-use haul_store::{Body, Caps, ListRequest, Meters, Net, OpenRequest, Payload, Store, WriteSpec};
+use haul_store::{Body, Caps, ListRequest, OpenRequest, Payload, Store, WriteSpec};
 use haul_testkit::conformance::{self, Breaks::Always, Except, Summary};
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -20,13 +20,8 @@ fn on(inner: Arc<dyn Store>, path: &str, options: &[(&str, &str)]) -> Arc<dyn St
         remote: "secret".into(),
         path: path.into(),
         options: options.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        net: Net::default(),
-        meters: Arc::new(Meters::default()),
-        links: Default::default(),
-        own_links: false,
         wrapped: [("remote".to_owned(), inner)].into(),
-        section: None,
-        shared: Default::default(),
+        ..OpenRequest::default()
     };
     (haul_crypt::KIND.open)(request).expect("opened")
 }
