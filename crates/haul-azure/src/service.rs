@@ -7,7 +7,10 @@ use crate::{
     token::Source,
 };
 use bytes::Bytes;
-use haul_core::{Error, ErrorKind, Key, Result, Retry, encoding::Encoding};
+use haul_core::{
+    Error, ErrorKind, Key, Result, Retry,
+    encoding::{Encoding, name_of},
+};
 use haul_net::{Fault, Http, Reply, Tried, reach};
 use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, batch, body::Pieces, web::authority};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
@@ -76,8 +79,7 @@ impl Root {
     ///
     /// Errors: `Invalid` when its own name can't be.
     pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
-        let Some(chosen) = encoding else { return Ok(self) };
-        let prefix = chosen.encode_path(&self.prefix).map_err(|why| {
+        let prefix = name_of(encoding, &self.prefix).map_err(|why| {
             let name = String::from_utf8_lossy(&self.prefix).into_owned();
             Error::new(ErrorKind::Invalid, "open", format!("Azure can't hold {name}: {why}"))
         })?;
@@ -112,12 +114,11 @@ impl Root {
         // What an encoding would replace.
         let odd = |why: &str| match self.encoding {
             None => refuse(why, ", or replace characters as rclone does (--azureblob-encoding)"),
-            Some(_) => refuse(why, ""),
+            Some(_) => wrong(why),
         };
-        let below = match self.encoding.map(|encoding| encoding.encode_path(below)) {
-            None => below.to_vec(),
-            Some(Ok(name)) => name,
-            Some(Err(why)) => return wrong(why),
+        let below = match name_of(self.encoding, below) {
+            Ok(name) => name,
+            Err(why) => return wrong(why),
         };
         let place = Place { container, blob: [&self.prefix[..], &below].concat() };
         let Ok(text) = std::str::from_utf8(&place.blob) else { return odd("it isn't UTF-8") };

@@ -99,6 +99,13 @@ fn last(name: &[u8]) -> Option<char> {
     std::str::from_utf8(&name[start..]).ok()?.chars().next()
 }
 
+/// The name for a key at a service whose names are paths: by its encoding, or the key as it is where it has none.
+///
+/// Errors: as [`Encoding::encode_path`].
+pub fn name_of(encoding: Option<Encoding>, key: &[u8]) -> Result<Vec<u8>, &'static str> {
+    encoding.map_or_else(|| Ok(key.to_vec()), |encoding| encoding.encode_path(key))
+}
+
 impl Encoding {
     /// How rclone's remotes pass names on to one another, so what a wrapping remote sees.
     pub const STANDARD: Encoding = Encoding(1 << 1 | CTL | 1 << 15 | DOT);

@@ -1,7 +1,10 @@
 //! Where keys are, and the addresses of requests.
 
 use crate::options::Config;
-use haul_core::{Error, ErrorKind, Key, Result, encoding::Encoding};
+use haul_core::{
+    Error, ErrorKind, Key, Result,
+    encoding::{Encoding, name_of},
+};
 use haul_oauth::{Api, Call, Refusal};
 use haul_store::Caps;
 use http::Method;
@@ -67,8 +70,7 @@ impl Root {
     ///
     /// Errors: `Invalid` when its own name can't be.
     pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
-        let Some(chosen) = encoding else { return Ok(self) };
-        let prefix = chosen.encode_path(&self.prefix).map_err(|why| {
+        let prefix = name_of(encoding, &self.prefix).map_err(|why| {
             let name = String::from_utf8_lossy(&self.prefix).into_owned();
             Error::new(ErrorKind::Invalid, "open", format!("Google Cloud Storage can't hold {name}: {why}"))
         })?;
@@ -102,12 +104,11 @@ impl Root {
         // What an encoding would replace.
         let odd = |why: &str| match self.encoding {
             None => refuse(why, ", or replace characters as rclone does (--gcs-encoding)"),
-            Some(_) => refuse(why, ""),
+            Some(_) => wrong(why),
         };
-        let below = match self.encoding.map(|encoding| encoding.encode_path(below)) {
-            None => below.to_vec(),
-            Some(Ok(name)) => name,
-            Some(Err(why)) => return wrong(why),
+        let below = match name_of(self.encoding, below) {
+            Ok(name) => name,
+            Err(why) => return wrong(why),
         };
         let object = [&self.prefix[..], &below].concat();
         let Ok(object) = String::from_utf8(object) else { return odd("it isn't UTF-8") };

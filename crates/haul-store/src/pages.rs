@@ -8,7 +8,10 @@ use crate::{
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, encoding::Encoding, error::NO_KEYS, key::after_prefix,
+    Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry,
+    encoding::{Encoding, name_of},
+    error::NO_KEYS,
+    key::after_prefix,
 };
 use haul_net::{Fault, Pages, at};
 use std::{
@@ -281,15 +284,14 @@ impl<P: Pager> Lister<P> {
             let key = scope.key_of(&scope.prefix);
             return Err((key.clone(), Error::new(ErrorKind::Invalid, "list", message).with_key(&key)));
         }
-        let directories = Directories {
+        let directories = Directories(Arc::new(Container {
             pager: self.pager.clone(),
-            encoding: self.pager.encoding(),
-            container: scope.container.clone(),
+            name: scope.container.clone(),
             root: scope.prefix[..scope.cut].to_vec(),
             front: scope.front.clone(),
             meta: self.request.meta,
             has_dirs,
-        };
+        }));
         let after = last.or_else(|| scope.after.clone());
         let request = ListRequest {
             prefix: scope.key_of(&scope.prefix).as_bytes().to_vec(),
@@ -334,10 +336,12 @@ impl<P: Pager> Lister<P> {
 }
 
 /// The directories of a container, each asked for whole.
-struct Directories<P> {
+struct Directories<P>(Arc<Container<P>>);
+
+/// Where they are.
+struct Container<P> {
     pager: Arc<P>,
-    encoding: Option<Encoding>,
-    container: String,
+    name: String,
     /// What names have at their front that keys haven't …
     root: Vec<u8>,
     /// … and what keys have.
@@ -346,42 +350,36 @@ struct Directories<P> {
     has_dirs: bool,
 }
 
-impl<P> Clone for Directories<P> {
-    fn clone(&self) -> Self {
-        let Directories { pager, encoding, container, root, front, meta, has_dirs } = self;
-        Directories {
-            pager: pager.clone(),
-            encoding: *encoding,
-            container: container.clone(),
-            root: root.clone(),
-            front: front.clone(),
-            meta: *meta,
-            has_dirs: *has_dirs,
-        }
-    }
-}
-
-impl<P: Pager> Directories<P> {
+impl<P: Pager> Container<P> {
     /// All that is directly in a directory.
-    async fn read(self, dir: Key) -> Result<Vec<Found>> {
+    async fn read(&self, dir: Key) -> Result<Vec<Found>> {
         let Some(below) = dir.as_bytes().strip_prefix(&self.front[..]) else {
             // Above the container, which was named or is listed there.
             return Ok(vec![Found::Entry(Entry::dir(Key::new(&self.front)))]);
         };
-        let below = match self.encoding.map(|encoding| encoding.encode_path(below)) {
-            None => below.to_vec(),
-            Some(Ok(name)) => name,
-            // Nothing can be of such a name.
-            Some(Err(why)) => return Err(Error::new(ErrorKind::NotFound, "list", why).with_key(&dir)),
+        let encoding = self.pager.encoding();
+        // Nothing can be of a name that there is none for.
+        let below =
+            name_of(encoding, below).map_err(|why| Error::new(ErrorKind::NotFound, "list", why).with_key(&dir))?;
+        let scope = Scope {
+            container: self.name.clone(),
+            prefix: [&self.root[..], &below].concat(),
+            after: None,
+            cut: self.root.len(),
+            front: self.front.clone(),
         };
-        let (prefix, cut) = ([&self.root[..], &below].concat(), self.root.len());
-        let Directories { pager, encoding, container, front, meta, has_dirs, .. } = self;
-        let scope = Scope { container, prefix, after: None, cut, front };
         let (mut found, mut next, mut pages) = (BTreeMap::<Key, Found>::new(), None::<P::Next>, Pages::default());
         loop {
-            let question =
-                Question { scope: &scope, next: next.as_ref(), most: None, recursive: false, meta, any_order: true };
-            let Answer::Page(entries, more) = pager.page(question).await.map_err(|error| error.with_key(&dir))? else {
+            let question = Question {
+                scope: &scope,
+                next: next.as_ref(),
+                most: None,
+                recursive: false,
+                meta: self.meta,
+                any_order: true,
+            };
+            let Answer::Page(entries, more) = self.pager.page(question).await.map_err(|error| error.with_key(&dir))?
+            else {
                 let message = "a directory can't be listed by its directories";
                 return Err(Error::new(ErrorKind::Unsupported, "list", message).with_key(&dir));
             };
@@ -413,10 +411,10 @@ impl<P: Pager> Directories<P> {
             next = Some(more);
         }
         if found.is_empty() && dir.is_root() && !scope.prefix.is_empty() {
-            pager.empty_root().await?;
+            self.pager.empty_root().await?;
         }
         // Where directories aren't things of their own, a directory's own marker tells it, but for that of the root.
-        found.retain(|key, _| if has_dirs { *key != dir } else { key.as_bytes().len() > scope.front.len() });
+        found.retain(|key, _| if self.has_dirs { *key != dir } else { key.as_bytes().len() > scope.front.len() });
         Ok(found.into_values().collect())
     }
 }
@@ -442,11 +440,12 @@ fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8], entry: &Entry) -> Found {
 
 impl<P: Pager> Folders for Directories<P> {
     fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
-        self.clone().read(dir).boxed()
+        let container = self.0.clone();
+        async move { container.read(dir).await }.boxed()
     }
 
     fn has_dirs(&self) -> bool {
-        self.has_dirs
+        self.0.has_dirs
     }
 }
 
