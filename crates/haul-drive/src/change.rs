@@ -164,7 +164,7 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
     let source = source(service, root, item).await?;
     let (parent, shown) = (service.made(&item.to.parent()).await?, service.name(&item.to)?);
     let mut name = shown.clone();
-    let _alone = service.alone(&item.to).await;
+    let _alone = service.names.at(&item.to).await;
     let is_itself = root == Some(&service.root) && item.from == item.to;
     let moves = item.how == CopyHow::Rename && source.via.is_empty() && !is_itself;
     // An earlier try may have moved it, though its answer was lost.

@@ -70,7 +70,7 @@ pub async fn rename_one(service: &Service, entry: &Entry, to: &Key) -> Result<()
     let gone = || Error::new(ErrorKind::Changed, OP, "removed since it was listed").with_key(&entry.key);
     let file = found(service, OP, entry).await?.ok_or_else(gone)?;
     let name = service.name(to)?;
-    let _alone = service.alone(to).await;
+    let _alone = service.names.at(to).await;
     let parent = service.dir(&to.parent()).await?;
     let there = service.look(&parent, &name, to).await?;
     if there.folder(to)?.is_some() || there.only(OP, to)?.is_some_and(|there| there.named() != file.named()) {

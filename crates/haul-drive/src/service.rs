@@ -9,21 +9,18 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Pages};
 use haul_oauth::{Api, Call, Refusal, few};
-use haul_store::{Caps, ids::Ids, tree};
+use haul_store::{Caps, Turns, ids::Ids, tree};
 use http::{HeaderName, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
-    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tokio::sync::OnceCell;
 
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Locks that all names share.
-const NAMES: usize = 1024;
 /// Those who make one folder at once agree within some requests: so long it is waited for, each time.
 const AGREED: [Duration; 4] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800), Duration::from_millis(1600)];
@@ -94,8 +91,8 @@ pub struct Service {
     pub making: tokio::sync::Mutex<()>,
     ids: tokio::sync::Mutex<Vec<String>>,
     pub exports: Exports,
-    /// Whoever looks whether a name is free and then takes it: two at once would make two files of it. Names share them.
-    names: Vec<tokio::sync::Mutex<()>>,
+    /// Whoever looks whether a name is free and then takes it: two at once would make two files of it.
+    pub names: Turns,
 }
 
 /// What has a name in a folder.
@@ -166,15 +163,8 @@ impl Service {
             making: tokio::sync::Mutex::default(),
             ids: tokio::sync::Mutex::default(),
             exports: Exports::default(),
-            names: std::iter::repeat_with(tokio::sync::Mutex::default).take(NAMES).collect(),
+            names: Turns::default(),
         }
-    }
-
-    /// Waits until nobody else of this run gives a file this name.
-    pub async fn alone(&self, key: &Key) -> tokio::sync::MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        key.as_bytes().hash(&mut hasher);
-        self.names[hasher.finish() as usize % NAMES].lock().await
     }
 
     /// A request; `path` begins behind `/drive/v3`.

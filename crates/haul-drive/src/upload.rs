@@ -270,7 +270,7 @@ impl Write {
         }
         self.release().await?;
         let pieces = self.pieces().await?;
-        let _alone = self.service.alone(&self.key).await;
+        let _alone = self.service.names.at(&self.key).await;
         if pieces.session.done().is_none()
             && let Some(target) = self.target.get()
         {
@@ -339,7 +339,7 @@ impl Write {
             return Err(self.corrupt(format!("other bytes came than the source says that it has ({algo} differs)")));
         }
         spec.hashes.merge(&hashes);
-        let _alone = self.service.alone(&self.key).await;
+        let _alone = self.service.names.at(&self.key).await;
         // An earlier try may have been done, though its answer was lost.
         if let Some(id) = self.id.get()
             && let Ok(file) = self.service.by_id(id).await

@@ -26,6 +26,7 @@ pub mod still;
 mod store;
 pub mod task;
 pub mod tree;
+mod turns;
 pub mod web;
 pub mod xml;
 
@@ -40,3 +41,4 @@ pub use kind::{
 pub use payload::{Made, Meter, Pace, Payload};
 pub use relay::Relay;
 pub use store::*;
+pub use turns::Turns;

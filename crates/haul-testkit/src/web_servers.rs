@@ -72,7 +72,7 @@ impl Make {
                 let format = if self == Make::NginxJson { "autoindex_format json;" } else { "" };
                 let text = format!(
                     "load_module {module}; user root; daemon off; pid {folder}/pid; error_log {folder}/errors;\n\
-                     events {{}}\nhttp {{ access_log off; client_body_temp_path {folder}/body; client_max_body_size 0;\n\
+                     events {{}}\nhttp {{ access_log {folder}/log; client_body_temp_path {folder}/body; client_max_body_size 0;\n\
                      types {{}} default_type application/octet-stream;\n\
                      server {{ listen {at}; root {shown}; location / {{ autoindex on; {format}\n\
                      dav_methods PUT DELETE MKCOL COPY MOVE; dav_ext_methods PROPFIND OPTIONS; }} }} }}\n"

@@ -33,49 +33,50 @@ impl Service {
 
 /// See [`haul_store::Store::make_dir`].
 pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
-    let mut missing = Vec::new();
-    let mut dir = key.clone();
     if key.is_root() {
         return make_root(service).await;
     }
     // From the deepest up to one that can be made, then down again.
+    let mut missing = Vec::new();
+    let mut dir = key.clone();
     while !service.is_made(&dir) {
-        match make_one(service, &service.web.url(&dir)?).await {
-            Ok(()) => {
-                service.has(&dir);
-                break;
-            }
-            Err(fault) => match list::whatever(service, &dir).await {
-                Ok(entry) if entry.is_dir() => {
-                    service.has(&dir);
-                    break;
-                }
-                Ok(_) => return Err(Error::new(ErrorKind::Exists, "mkdir", "a file is in its place").with_key(&dir)),
-                Err(e) if e.kind() == ErrorKind::NotFound && matches!(fault.status, 404 | 409) => {
-                    missing.push(dir.clone());
-                    let above = dir.parent();
-                    if above.is_root() {
-                        make_root(service).await?;
-                    }
-                    dir = above;
-                }
-                Err(e) if e.kind() == ErrorKind::NotFound => return Err(fault.at("mkdir", &dir)),
-                Err(e) => return Err(e),
-            },
+        match make_below(service, &dir).await? {
+            None => break,
+            Some(fault) if !matches!(fault.status, 404 | 409) => return Err(fault.at("mkdir", &dir)),
+            Some(_) => {}
         }
+        let above = dir.parent();
+        missing.push(dir);
+        if above.is_root() {
+            make_root(service).await?;
+        }
+        dir = above;
     }
     for dir in missing.iter().rev() {
-        let made = make_one(service, &service.web.url(dir)?).await;
-        if let Err(fault) = made {
-            // Another writer may have made it meanwhile.
-            match list::whatever(service, dir).await {
-                Ok(entry) if entry.is_dir() => {}
-                _ => return Err(fault.at("mkdir", dir)),
-            }
+        if let Some(fault) = make_below(service, dir).await? {
+            return Err(fault.at("mkdir", dir));
         }
-        service.has(dir);
     }
     Ok(())
+}
+
+/// Makes one directory, whose parent should be there. What the server said if it isn't there afterwards.
+async fn make_below(service: &Service, dir: &Key) -> Result<Option<Box<Fault>>> {
+    let _turn = service.making.at(dir).await;
+    if service.is_made(dir) {
+        return Ok(None);
+    }
+    if let Err(fault) = make_one(service, &service.web.url(dir)?).await {
+        // It may have been there before, or another program has made it meanwhile.
+        match list::whatever(service, dir).await {
+            Ok(entry) if entry.is_dir() => {}
+            Ok(_) => return Err(Error::new(ErrorKind::Exists, "mkdir", "a file is in its place").with_key(dir)),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Some(fault)),
+            Err(e) => return Err(e),
+        }
+    }
+    service.has(dir);
+    Ok(None)
 }
 
 async fn make_one(service: &Service, url: &Url) -> Tried<()> {
@@ -85,6 +86,7 @@ async fn make_one(service: &Service, url: &Url) -> Tried<()> {
 /// The root, and what of its path is missing.
 async fn make_root(service: &Service) -> Result<()> {
     let root = Key::new("");
+    let _turn = service.making.at(&root).await;
     match list::whatever(service, &root).await {
         Ok(entry) if entry.is_dir() => return Ok(()),
         Ok(_) => return Err(Error::new(ErrorKind::Exists, "mkdir", format!("{}: this is a file", service.web.root))),

@@ -21,7 +21,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree, web,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Turns, Unfinished, Upload, Watch, WriteSpec, tree, web,
 };
 use options::Vendor;
 use std::{
@@ -88,7 +88,15 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         ..web::caps()
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
-    Ok(Arc::new(WebDav(Arc::new(Service { web, vendor, chunks, caps, locator, made: Default::default() }))))
+    Ok(Arc::new(WebDav(Arc::new(Service {
+        web,
+        vendor,
+        chunks,
+        caps,
+        locator,
+        made: Default::default(),
+        making: Turns::default(),
+    }))))
 }
 
 /// What requests need.
@@ -102,6 +110,8 @@ struct Service {
     locator: String,
     /// Directories that are known to be there, by their keys.
     made: Mutex<BTreeSet<Key>>,
+    /// Whoever makes a directory: a server may refuse the second of two that come at once as locked (SeaweedFS).
+    making: Turns,
 }
 
 impl Service {

@@ -123,6 +123,26 @@ async fn seaweedfs_keeps_the_contract() {
     keeps_it_at(&url, &|| server.log(), "other", &NO_TIMES, &except).await;
 }
 
+/// SeaweedFS answers 423 to the second of two that make one directory at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_writers_makes_their_directory() {
+    let Some(server) = WebServer::start(Make::Nginx) else { return };
+    let store = open(&server, "other", "");
+    let wrote = (0..16).map(|i| {
+        let store = &store;
+        async move {
+            let upload = store.write(&Key::new(format!("new/{i}")), Default::default()).await?;
+            let part = upload.part(0, 0, Payload::from(Bytes::from_static(b"x"))).await?;
+            Ok::<_, haul_core::Error>(upload.publish(vec![part], Default::default()).await?)
+        }
+    });
+    for one in futures::future::join_all(wrote).await {
+        one.unwrap_or_else(|e| panic!("{e:?}\n{}", server.log()));
+    }
+    let log = server.log();
+    assert_eq!(log.lines().filter(|line| line.contains("MKCOL")).count(), 1, "{log}");
+}
+
 pub fn clean(dry_run: bool) -> Cleanup {
     Cleanup { older_than: Duration::ZERO, dry_run, below: Key::new("") }
 }
