@@ -19,7 +19,7 @@ use haul_core::{
 };
 use haul_store::{
     Attributed, AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, Late, Links, ListRequest, Part, Sent,
-    SettleItem, Space, Stored, WriteSpec,
+    SettleItem, Small, Space, Stored, WriteSpec,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -29,6 +29,9 @@ const VERSION_2: &str = include_str!("golden/version-2.txt");
 
 /// What it says besides, if it knows of frames that are compressed behind others.
 const HISTORY: &str = include_str!("golden/version-2-history.txt");
+
+/// How ends meet that know of many small files with one request as well.
+const BUNDLES: &str = include_str!("golden/version-2-bundles.txt");
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -97,7 +100,7 @@ fn requests() -> Vec<Request> {
         Request::List(list),
         Request::Stat(key.clone()),
         Request::Read(key.clone(), version.clone(), Some(1..u64::MAX)),
-        Request::Put { key: key.clone(), spec: spec(), bytes: b"by\xfftes".to_vec() },
+        Request::Put { key: key.clone(), spec: spec(), bytes: b"by\xfftes".to_vec().into() },
         Request::Begin(key.clone(), WriteSpec::default()),
         Request::Resume(key.clone(), b"token\xff".to_vec(), vec![sent], WriteSpec::default()),
         Request::Discard(key.clone(), b"token".to_vec()),
@@ -120,6 +123,8 @@ fn requests() -> Vec<Request> {
         Request::Recipe(key, version, Cut::Content(16 << 10)),
         Request::Reuse(3, Version::new(b"v"), vec![Run { index: 1, offset: 2, from: 3, size: 4 }]),
         Request::Listen(Ports { first: 50_000, last: 50_100 }),
+        Request::PutAll(vec![Small { key: Key::new("d/f"), spec: spec(), bytes: b"by\xfftes".to_vec().into() }]),
+        Request::GetAll(vec![(Key::new("d/f"), Some(Version::new(b"v"))), (Key::new("x"), None)]),
     ]
 }
 
@@ -136,6 +141,11 @@ fn answers() -> Vec<Answer> {
         Listening { address: [127, 0, 0, 1].into(), port: 50_000, fingerprint: vec![1; 32], token: Token(vec![2; 32]) };
     vec![
         Answer::Folder(7),
+        Answer::AllStored(vec![Ok((stored.clone(), 9)), Err(error())]),
+        Answer::Files(vec![
+            Ok(Whole { entry: entry.clone(), bytes: b"by\xfftes".to_vec().into(), crc64: 9 }),
+            Err(error()),
+        ]),
         Answer::Batch(vec![entry.clone(), Entry::dir(Key::new("d/")), Entry::file(Key::symlink("l"), 3)]),
         Answer::Lost(Lost { from: Key::new("a/"), to: Some(Key::new("a0")) }, error()),
         Answer::Vanished(Key::new("gone")),
@@ -176,12 +186,14 @@ fn body(message: &impl Serialize) -> Vec<u8> {
     message::frame(Kind::Answer, 0, message).expect("a frame").body.to_vec()
 }
 
-/// How two ends meet, of which each knows of frames that are compressed behind others, or doesn't.
-fn meeting(history: bool) -> (Vec<u8>, Vec<u8>) {
+/// How two ends meet, of which each knows of frames that are compressed behind others, or doesn't, and of many small files with one
+/// request, or doesn't.
+fn meeting(history: bool, bundles: bool) -> (Vec<u8>, Vec<u8>) {
     let packing = Packing { when: When::Slow, level: Some(3), history };
     let hello = Hello { oldest: 1, newest: 2, build: "1".into(), packing, joins: Some("door".into()) };
     let joins = Some("x".into());
-    let about = About { rights: None, confined: true, packs: true, keeps: true, joins, listens: true, history };
+    let about =
+        About { rights: None, confined: true, packs: true, keeps: true, joins, listens: true, history, bundles };
     (body(&hello), body(&Welcome::Serves { version: 2, build: "1".into(), about }))
 }
 
@@ -195,7 +207,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     for answer in answers() {
         all.insert(format!("answer {}", name(&answer)), body(&answer));
     }
-    let (hello, welcome) = meeting(false);
+    let (hello, welcome) = meeting(false, false);
     all.insert("hello".into(), hello);
     all.insert("welcome".into(), welcome);
     all.insert("refusal".into(), body(&Welcome::Refuses("why".into())));
@@ -223,14 +235,16 @@ fn each_message_is_said_as_its_version_has_it() {
 
 #[test]
 fn ends_that_know_of_more_say_so() {
-    let (hello, welcome) = meeting(true);
-    let said = format!("hello {}\nwelcome {}\n", hex(&hello), hex(&welcome));
-    assert!(said == HISTORY, "src/golden/version-2-history.txt has other messages than are said now:\n{said}");
+    for (file, kept, bundles) in [("version-2-history.txt", HISTORY, false), ("version-2-bundles.txt", BUNDLES, true)] {
+        let (hello, welcome) = meeting(true, bundles);
+        let said = format!("hello {}\nwelcome {}\n", hex(&hello), hex(&welcome));
+        assert!(said == kept, "src/golden/{file} has other messages than are said now:\n{said}");
+    }
 }
 
 #[test]
 fn each_message_of_its_version_is_read() {
-    for (name, bytes) in lines(VERSION_2).into_iter().chain(lines(HISTORY)) {
+    for (name, bytes) in lines(VERSION_2).into_iter().chain(lines(HISTORY)).chain(lines(BUNDLES)) {
         let body: Vec<u8> =
             (0..bytes.len()).step_by(2).map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).expect("hex")).collect();
         let read = match name.split(' ').next() {

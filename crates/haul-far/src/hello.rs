@@ -56,6 +56,9 @@ pub struct About {
     /// It compresses frames of content with what went before as a prefix, and reads them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub history: bool,
+    /// It takes and gives many small files with one request.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bundles: bool,
 }
 
 impl About {
@@ -284,7 +287,16 @@ mod tests {
     fn told() -> About {
         let rights = Rights { any_owner: true, groups: [7, 8].into(), ..Rights::default() };
         let joins = Some("x".into());
-        About { rights: Some(rights), confined: true, packs: true, keeps: true, joins, listens: true, history: true }
+        About {
+            rights: Some(rights),
+            confined: true,
+            packs: true,
+            keeps: true,
+            joins,
+            listens: true,
+            history: true,
+            bundles: true,
+        }
     }
 
     #[test]

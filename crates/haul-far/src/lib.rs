@@ -2,6 +2,7 @@
 //! other; the far end ([`serve`]) answers with a store of its own machine. Many requests are under way at once, and a small file is one
 //! of them, so that thousands of files cost few round trips.
 
+mod bundle;
 mod channel;
 mod dial;
 mod frame;
@@ -37,8 +38,9 @@ use haul_core::{
     delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes, ListRequest,
-    Meters, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec,
+    Admin, Attributed, AttributesBatch, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes,
+    ListRequest, Meters, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch,
+    WriteSpec,
 };
 use hello::About;
 use message::{Answer, Folder, FolderId, Request};
@@ -254,6 +256,13 @@ impl Store for FarStore {
 
     fn deltas(&self) -> Option<&dyn Deltas> {
         Some(self)
+    }
+
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        // Before it has said anything of itself nobody knows.
+        Some(self)
+            .filter(|_| self.far.line.about.get().is_none_or(|about| about.bundles))
+            .map(|own| own as &dyn Bundles)
     }
 }
 

@@ -5,19 +5,19 @@ use crate::{
     frame::{Frame, Kind, MOST},
     listening::{Listening, Ports},
 };
+use bytes::Bytes;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
     attributes::Carried,
     delta::{Cut, Recipe, Run},
-    keep::Keep,
     listing::Lost,
 };
 use haul_store::{
-    Attributed, AttributesItem, Cleanup, CopyBatch, Late, Links, ListRequest, Part, Sent, SettleItem, Space, Stored,
-    WriteSpec,
+    Attributed, AttributesItem, Cleanup, CopyBatch, Late, Links, ListRequest, Part, Sent, SettleItem, Small, Space,
+    Stored, WriteSpec,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{io, ops::Range, sync::Arc};
+use std::{io, ops::Range};
 
 /// Names a write that was begun, for as long as the two ends are connected.
 pub type UploadId = u64;
@@ -65,8 +65,12 @@ pub enum Request {
         spec: WriteSpec,
         /// What it is to hold.
         #[serde(with = "haul_core::wire::raw")]
-        bytes: Vec<u8>,
+        bytes: Bytes,
     },
+    /// Small files as a whole. Only of an end that says that it takes them. Answer: [`Answer::AllStored`].
+    PutAll(Vec<Small>),
+    /// Small files, no more than [`Small::TOGETHER`] bytes as far as is known. Only of such an end. Answer: [`Answer::Files`].
+    GetAll(Vec<(Key, Option<Version>)>),
     /// Begins a write. Answer: [`Answer::Upload`].
     Begin(Key, WriteSpec),
     /// Finds one again. Answer: [`Answer::Resumed`].
@@ -132,6 +136,18 @@ pub enum Request {
     Listen(Ports),
 }
 
+/// A file that comes as a whole.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Whole {
+    /// Its facts.
+    pub entry: Entry,
+    /// All that it holds.
+    #[serde(with = "haul_core::wire::raw")]
+    pub bytes: Bytes,
+    /// CRC-64/NVME of that.
+    pub crc64: u64,
+}
+
 /// An answer, or one of several.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
@@ -161,6 +177,10 @@ pub enum Answer {
     Part(Part, u64),
     /// A file is there; CRC-64/NVME of what arrived, where it came as a whole.
     Stored(Stored, Option<u64>),
+    /// One answer for each file: it is there; CRC-64/NVME of what arrived.
+    AllStored(Vec<Result<(Stored, u64)>>),
+    /// One answer for each file.
+    Files(Vec<Result<Whole>>),
     /// Whether it was so.
     Flag(bool),
     /// Of this item of a copy so many bytes more are copied.
@@ -205,6 +225,8 @@ impl Request {
     pub fn weight(&self) -> u64 {
         match self {
             Request::Put { bytes, .. } => bytes.len() as u64,
+            Request::PutAll(files) => files.iter().map(|file| file.bytes.len() as u64).sum(),
+            Request::GetAll(_) => Small::TOGETHER,
             Request::Part { size, .. } => *size,
             Request::Read(_, _, Some(range)) | Request::ReadBack(_, range) => range.end.saturating_sub(range.start),
             // A small file, most likely.
@@ -221,6 +243,8 @@ impl Request {
             Request::Carry(keys, _) => keys.len(),
             Request::Attributes { items, .. } => items.len(),
             Request::Settle(items) => items.len(),
+            Request::PutAll(files) => files.len(),
+            Request::GetAll(wanted) => wanted.len(),
             _ => 1,
         }
     }
@@ -232,6 +256,7 @@ impl Request {
             Request::Carry(keys, true) => keys.len() * (8 << 10),
             // Pieces of a file of a hundred gigabytes.
             Request::Recipe(..) => 2 << 20,
+            Request::GetAll(wanted) => Small::FETCHED as usize + (wanted.len() << 10),
             Request::Cleanup(_) => MOST,
             _ if self.items() > 1 => self.items() << 10,
             _ => 0,
@@ -252,11 +277,13 @@ impl Request {
             | Request::ReadBack(..)
             | Request::Recipe(..)
             | Request::Token(_)
+            | Request::GetAll(_)
             | Request::Carry(..)
             | Request::Hash(..) => false,
             Request::Cleanup(what) => !what.dry_run,
             Request::Attributes { set, .. } => *set,
             Request::Put { .. }
+            | Request::PutAll(_)
             | Request::Begin(..)
             | Request::Resume(..)
             | Request::Discard(..)
@@ -271,12 +298,6 @@ impl Request {
             | Request::Delete(_) => true,
         }
     }
-}
-
-/// What a new file is to have of the attributes that came along with its bytes.
-pub fn carried_along(key: &Key, spec: &WriteSpec, keep: &Arc<Keep>, carried: &Arc<Carried>) -> AttributesItem {
-    let (keep, carried) = (Some(keep.clone()), Some(carried.clone()));
-    AttributesItem { from: key.clone(), to: key.clone(), mtime: spec.mtime, meta: None, keep, carried, new: true }
 }
 
 /// A frame that carries a message.

@@ -2,6 +2,7 @@
 //! names, or one below the folder that it was started for.
 
 mod answer;
+mod bundle;
 mod pipe;
 mod port;
 mod room;
@@ -176,6 +177,7 @@ fn about(settings: &Settings) -> About {
         joins: None,
         listens: settings.listens.is_some(),
         history: true,
+        bundles: true,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     Far,
     channel::Channel,
     crc64,
-    message::{self, Answer, FolderId, Request, UploadId},
+    message::{Answer, FolderId, Request, UploadId},
     open::{SMALL, weight},
     read::{content, other_bytes},
     wire::unexpected,
@@ -12,7 +12,7 @@ use crate::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use haul_core::{Algo, Error, ErrorKind, Hasher, Hashes, Key, Result, Retry, Version, delta::Run, hash};
-use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, body::Pieces};
+use haul_store::{AttributesItem, Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, body::Pieces};
 use http_body_util::BodyExt as _;
 use std::{
     collections::BTreeMap,
@@ -133,7 +133,7 @@ impl FarUpload {
     /// Sets the attributes that came along with a file which is there now, where the far end hasn't done so by itself.
     async fn with_attributes(&self, stored: Stored) -> Result<Stored> {
         let (Some(keep), Some(carried)) = (&self.spec.keep, &self.spec.carried) else { return Ok(stored) };
-        let items = vec![message::carried_along(&self.key, &self.spec, keep, carried)];
+        let items = vec![AttributesItem::carried_along(&self.key, &self.spec, keep, carried)];
         let from = self.far.folder.path.clone();
         match self.far.ask("ATTRIBUTES", Request::Attributes { from, items, set: true }).await? {
             Answer::Attributed(mut answers) if answers.len() == 1 => {
@@ -153,7 +153,7 @@ impl FarUpload {
             ..told(&self.spec)
         };
         let crc = hash::hash_bytes(&[Algo::Crc64Nvme], &bytes);
-        let request = Request::Put { key: self.key.clone(), spec, bytes: bytes.into() };
+        let request = Request::Put { key: self.key.clone(), spec, bytes };
         // Closed never.
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
         match self.far.ask("PUT", request).await? {

@@ -238,6 +238,23 @@ impl Share {
     ///
     /// Errors: the connection is lost; the request is too large.
     pub fn ask(self, folder: FolderId, request: &Request) -> Result<Asked> {
+        let (frame, asked) = self.begin(folder, request)?;
+        // What can't be sent any more is answered by the end of the connection.
+        let _ = asked.wire.first.send(frame.into());
+        Ok(asked)
+    }
+
+    /// Sends a request that brings content: in turn with other content, and compressed as that is.
+    ///
+    /// Errors: as [`Share::ask`].
+    pub async fn ask_in_turn(self, folder: FolderId, request: &Request) -> Result<Asked> {
+        let (frame, asked) = self.begin(folder, request)?;
+        let _ = asked.wire.content.send(frame.into()).await;
+        asked.wire.waiting.moves();
+        Ok(asked)
+    }
+
+    fn begin(self, folder: FolderId, request: &Request) -> Result<(Frame, Asked)> {
         let wire = self.wire.clone();
         let id = wire.next.fetch_add(1, Ordering::Relaxed);
         let frame = message::frame(Kind::Request, id, &Asking { folder, request })
@@ -255,9 +272,7 @@ impl Share {
             }
             state.by_id.insert(id, Waits { tell, untaken: untaken.clone() });
         }
-        // What can't be sent any more is answered by the end of the connection.
-        let _ = wire.first.send(frame.into());
-        Ok(Asked { id, came, untaken, wire, untold: 0, ended: false, _share: self })
+        Ok((frame, Asked { id, came, untaken, wire, untold: 0, ended: false, _share: self }))
     }
 }
 

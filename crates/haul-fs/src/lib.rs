@@ -3,6 +3,7 @@
 
 mod append;
 mod attributes;
+mod bundle;
 mod content;
 mod copy;
 mod delta;
@@ -27,6 +28,7 @@ mod two_names;
 mod upload;
 mod xattrs;
 
+use bytes::Bytes;
 use dir::Root;
 use futures::{
     future::{BoxFuture, join_all},
@@ -38,9 +40,9 @@ use haul_core::{
     delta::{Cut, Recipe},
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Hashing, Inodes, Links,
-    ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, StoreKind, Stored,
-    Unfinished, Upload, Watch, WriteSpec,
+    Admin, Attributed, AttributesBatch, Bundles, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Hashing, Inodes,
+    Links, ListRequest, OpenRequest, PartLimits, Read, Resumable, Resumed, Sent, SettleItem, Small, Space, Store,
+    StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
     disk::{self, Abandoned},
     late::{self, Tells},
 };
@@ -338,6 +340,25 @@ impl Store for LocalStore {
 
     fn deltas(&self) -> Option<&dyn Deltas> {
         Some(self)
+    }
+
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        Some(self)
+    }
+}
+
+impl Bundles for LocalStore {
+    fn fetch(&self, wanted: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<(Entry, Bytes)>>> {
+        self.run_batch(
+            "read",
+            wanted,
+            |(key, _)| key,
+            |local, wanted, abandoned| bundle::fetch(local, wanted, abandoned),
+        )
+    }
+
+    fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        self.run_batch("write", files, |file| &file.key, |local, files, abandoned| bundle::put(local, files, abandoned))
     }
 }
 

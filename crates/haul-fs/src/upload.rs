@@ -27,13 +27,15 @@ use std::{
     io::IoSlice,
     num::NonZeroU64,
     ops::Range,
+    os::fd::AsFd,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-const OP: &str = "write";
+/// What is told to have failed.
+pub(super) const OP: &str = "write";
 
 /// Longest target of a symbolic link (PATH_MAX less its zero byte).
 const TARGET_MAX: usize = 4095;
@@ -83,16 +85,20 @@ struct Place {
 }
 
 fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
-    // What others may not read at the end, they don't read while it comes.
-    let until = match meta::meta_mode(spec.meta.as_deref(), spec.keep_setid) {
+    let until = until(spec);
+    let owner = if spec.resumable { Owner::Anybody } else { Owner::Process };
+    let hidden = place::create(&local.root, OP, key, (owner, Suffix::of(OP, key, spec)?), until)?;
+    Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
+}
+
+/// What others may not read at the end, they don't read while it comes.
+pub(super) fn until(spec: &WriteSpec) -> Until<'_> {
+    match meta::meta_mode(spec.meta.as_deref(), spec.keep_setid) {
         _ if spec.hides() => Until::Own,
         Some(mode) if mode.as_raw_mode() & 0o044 != 0o044 => Until::Own,
         Some(_) => Until::Open,
         None => Until::Settled(&spec.replace),
-    };
-    let owner = if spec.resumable { Owner::Anybody } else { Owner::Process };
-    let hidden = place::create(&local.root, OP, key, (owner, Suffix::of(OP, key, spec)?), until)?;
-    Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
+    }
 }
 
 fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
@@ -256,13 +262,29 @@ impl Inner {
 fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
     let sizes: BTreeMap<u64, u64> = parts.iter().map(|p| (p.index, p.size)).collect();
     let size = sizes.values().sum();
+    check_size(key, spec, size)?;
+    Ok(size)
+}
+
+/// Refuses another number of bytes than what was promised.
+pub(super) fn check_size(key: &Key, spec: &WriteSpec, size: u64) -> Result<()> {
     match spec.size {
         Some(want) if want != size && !spec.size_may_differ => {
             let message = format!("{size} bytes arrived instead of {want}: nothing was changed");
             Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(key))
         }
-        _ => Ok(size),
+        _ => Ok(()),
     }
+}
+
+/// Writes all of a new file.
+pub(super) fn write_whole(file: impl AsFd + Copy, bytes: &[u8], sparse: bool) -> rustix::io::Result<()> {
+    if !sparse {
+        return write_at(file, 0, [bytes]);
+    }
+    write_data(file, 0, bytes)?;
+    // The last blocks may have been zeros, which nobody wrote.
+    rustix::fs::ftruncate(file, bytes.len() as u64)
 }
 
 impl Upload for FileWrite {
@@ -334,7 +356,11 @@ impl Upload for FileWrite {
 }
 
 /// Writes all pieces from `offset` on.
-fn write_at<'a>(file: &File, mut offset: u64, pieces: impl IntoIterator<Item = &'a [u8]>) -> rustix::io::Result<()> {
+fn write_at<'a>(
+    file: impl AsFd + Copy,
+    mut offset: u64,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> rustix::io::Result<()> {
     let mut pieces: Vec<IoSlice> = pieces.into_iter().filter(|p| !p.is_empty()).map(IoSlice::new).collect();
     let mut rest = &mut pieces[..];
     while !rest.is_empty() {
@@ -352,7 +378,7 @@ fn write_at<'a>(file: &File, mut offset: u64, pieces: impl IntoIterator<Item = &
 
 /// Writes what isn't blocks of zeros; for those a hole is made, as other bytes may be there: of a part that was sent before, or
 /// of a file that is written in place.
-fn write_data(file: &File, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> {
+fn write_data(file: impl AsFd + Copy, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> {
     let mut at = 0;
     for data in data_runs(bytes, offset) {
         make_hole(file, offset + at as u64, &bytes[at..data.start])?;
@@ -363,7 +389,7 @@ fn write_data(file: &File, offset: u64, bytes: &[u8]) -> rustix::io::Result<()> 
 }
 
 /// Makes a range that holds `zeros` read as zeros.
-fn make_hole(file: &File, offset: u64, zeros: &[u8]) -> rustix::io::Result<()> {
+fn make_hole(file: impl AsFd + Copy, offset: u64, zeros: &[u8]) -> rustix::io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     if zeros.is_empty() || meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Facets: what some stores can do besides the verbs of [`Store`](crate::Store), each a small trait that the store gives by an accessor.
 //! A store has those that it can do and says nothing of the others.
 
-use crate::{Store, Upload, WriteSpec, store::Part};
+use crate::{Store, Stored, Upload, WriteSpec, store::Part};
 use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
 use haul_core::{
@@ -126,6 +126,14 @@ pub struct AttributesItem {
     pub carried: Option<Arc<Carried>>,
     /// It was made for this by the same job: it has no permissions of its own that a user may have set.
     pub new: bool,
+}
+
+impl AttributesItem {
+    /// What a new file is to have of the attributes that came along with its bytes.
+    pub fn carried_along(key: &Key, spec: &WriteSpec, keep: &Arc<Keep>, carried: &Arc<Carried>) -> AttributesItem {
+        let (keep, carried) = (Some(keep.clone()), Some(carried.clone()));
+        AttributesItem { from: key.clone(), to: key.clone(), mtime: spec.mtime, meta: None, keep, carried, new: true }
+    }
 }
 
 /// What came of it.
@@ -293,6 +301,50 @@ pub trait Deltas: Send + Sync {
     fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>>;
 }
 
+/// Of a store that is sent many small files with one request, and sends them so. Nothing is tried again: who has no answer for a file
+/// reads or writes it alone.
+pub trait Bundles: Send + Sync {
+    /// Whole files, each with its facts, as [`Store::read`] gives them; also proved not to have changed while they were read. One
+    /// answer for each, in the same order.
+    ///
+    /// Errors: `Unsupported` for what has to be read alone, such as files that make more than [`Small::FETCHED`] bytes together;
+    /// else those of [`Store::read`].
+    fn fetch(&self, wanted: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<(Entry, Bytes)>>>;
+
+    /// Writes whole files, each of which is published by itself, and sets the attributes that came along with it
+    /// ([`WriteSpec::carried`]). One answer for each, in the same order. After a `NoSpace` those that weren't begun may be answered with
+    /// `Cancelled`.
+    ///
+    /// Errors: `Unsupported` where they have to be written alone; else those of [`Store::write`] and [`Upload::publish`].
+    fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>>;
+}
+
+/// A small file that is to be written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Small {
+    /// Its name.
+    pub key: Key,
+    /// How it is written.
+    pub spec: WriteSpec,
+    /// All that it is to hold.
+    #[serde(with = "haul_core::wire::raw")]
+    pub bytes: Bytes,
+}
+
+impl Small {
+    /// Bytes of one that goes with others, at most.
+    pub const MOST: u64 = 64 << 10;
+
+    /// Bytes of all that go together: little enough that a question which comes behind them doesn't wait long.
+    pub const TOGETHER: u64 = 256 << 10;
+
+    /// And so many of them.
+    pub const COUNT: usize = 256;
+
+    /// Bytes of all that are fetched together, at most: what was small when it was listed may have grown.
+    pub const FETCHED: u64 = 4 * Small::TOGETHER;
+}
+
 /// Which facets a store has, by name: for tests, and for who must tell people.
 pub fn facets(store: &dyn Store) -> Vec<&'static str> {
     let has = [
@@ -304,6 +356,7 @@ pub fn facets(store: &dyn Store) -> Vec<&'static str> {
         ("doubles", store.doubles().is_some()),
         ("encrypted", store.encrypted().is_some()),
         ("deltas", store.deltas().is_some()),
+        ("bundles", store.bundles().is_some()),
     ];
     has.into_iter().filter_map(|(name, has)| has.then_some(name)).collect()
 }

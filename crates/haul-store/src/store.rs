@@ -1,7 +1,7 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
-use crate::{Admin, Deltas, Doubles, Encrypted, Hashing, Inodes, Lanes, Payload, Resumable};
+use crate::{Admin, Bundles, Deltas, Doubles, Encrypted, Hashing, Inodes, Lanes, Payload, Resumable};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
@@ -19,7 +19,7 @@ use std::{fmt, ops::Range, sync::Arc, time::Duration};
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
 /// request is bounded in time; dropping a future or stream gives up the request.
 ///
-/// The verbs are what every store has, so none has a default. The last eight methods give its *facets*: what some stores
+/// The verbs are what every store has, so none has a default. The last nine methods give its *facets*: what some stores
 /// can do besides (`facets.rs`). Those default to `None`, so that a newcomer's store has only the ones that it can do. A layer
 /// or any other store around another hands on each facet, with what it does itself around it: one that is forgotten is an
 /// ability lost without a word. `haul-testkit`'s `conformance::same_facets` holds that.
@@ -106,6 +106,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Builds files from what others hold; `None` where all bytes of a file have to come.
     fn deltas(&self) -> Option<&dyn Deltas> {
+        None
+    }
+
+    /// Takes and gives many small files with one request; `None` where each is a request of its own, or costs no more alone.
+    fn bundles(&self) -> Option<&dyn Bundles> {
         None
     }
 }

@@ -11,9 +11,9 @@ use haul_core::{
     delta::Run,
 };
 use haul_store::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Hashing, Inodes,
-    Lanes, Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
-    Unfinished, Unpublished, Upload, Watch, WriteSpec, layers::clock::Clock,
+    Admin, Attributed, AttributesBatch, Body, Bundles, Caps, Cleanup, CopyBatch, Deltas, Doubles, Encrypted, Hashing,
+    Inodes, Lanes, Late, ListRequest, Part, Payload, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store,
+    Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, layers::clock::Clock,
 };
 use std::{
     collections::BTreeMap,
@@ -340,6 +340,10 @@ impl Store for Faulty {
 
     fn deltas(&self) -> Option<&dyn Deltas> {
         self.inner.deltas()
+    }
+
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        self.inner.bundles()
     }
 }
 

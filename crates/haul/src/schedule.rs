@@ -84,14 +84,19 @@ impl Queue {
         self.waiting.pop()
     }
 
-    /// Further orders for a batch that has `files` files and `bytes` bytes already: those that are here now and fit.
+    /// Further orders for a batch inside a copy domain: those that are here now and fit.
     pub fn fill(&mut self, batch: &mut Vec<Order>) {
+        self.fill_with(batch, (self.files, BATCH_BYTES), |_| true);
+    }
+
+    /// Further orders for a batch of at most so many files and bytes: those that are here now, fit, and go `with` it.
+    pub fn fill_with(&mut self, batch: &mut Vec<Order>, (files, most): (usize, u64), with: impl Fn(&Order) -> bool) {
         let mut bytes: u64 = batch.iter().map(|o| o.src.size).sum();
-        while batch.len() < self.files && bytes < BATCH_BYTES {
+        while batch.len() < files && bytes < most {
             self.take_in();
             let Some(order) = self.waiting.pop() else { return };
             let elsewhere = batch.last().is_some_and(|last| parent(last.to.as_bytes()) != parent(order.to.as_bytes()));
-            if bytes + order.src.size > BATCH_BYTES || elsewhere && batch.len() >= WORTH_A_THREAD {
+            if bytes + order.src.size > most || elsewhere && batch.len() >= WORTH_A_THREAD || !with(&order) {
                 self.waiting.put_back(order);
                 return;
             }

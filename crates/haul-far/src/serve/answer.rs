@@ -1,7 +1,7 @@
 //! Answers one request with the store.
 
 use super::{
-    Opened, Session,
+    Opened, Session, bundle,
     room::{Held, piece},
 };
 use crate::{
@@ -19,7 +19,7 @@ use haul_core::{
 };
 use haul_store::{
     Attributed, AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, Read,
-    SettleItem, Stored, Watch, WriteSpec, blocks, disk, offered,
+    SettleItem, Small, Stored, Watch, WriteSpec, blocks, disk, offered,
 };
 use std::{
     ops::Range,
@@ -164,7 +164,7 @@ async fn near_has_room(window: &Semaphore, bytes: usize) {
 }
 
 /// A key of the near end's, as the store has it.
-fn far(folder: &Opened, key: &Key) -> Key {
+pub(super) fn far(folder: &Opened, key: &Key) -> Key {
     if folder.below.is_empty() { key.clone() } else { key.below(&folder.below) }
 }
 
@@ -181,7 +181,7 @@ pub fn near(folder: &Opened, error: Error) -> Error {
     }
 }
 
-fn near_entry(folder: &Opened, entry: Entry) -> Entry {
+pub(super) fn near_entry(folder: &Opened, entry: Entry) -> Entry {
     Entry { key: near_key(folder, &entry.key), ..entry }
 }
 
@@ -261,7 +261,16 @@ async fn in_folder(
         }
         Request::Put { key, spec, bytes } => {
             let (folder, key) = (folder.clone(), far(folder, &key));
-            disk::together(async move { put(&folder, &key, spec, bytes.into()).await }).await?
+            let put = disk::together(async move { put(&folder, &key, spec, bytes).await });
+            let (stored, crc64) = put.await?;
+            Answer::Stored(stored, Some(crc64))
+        }
+        Request::PutAll(files) => Answer::AllStored(near_each(folder, bundle::put(folder, files).await)),
+        Request::GetAll(wanted) => {
+            // It is content.
+            near_has_room(&replies.window, Small::FETCHED as usize).await;
+            replies.end(Answer::Files(near_each(folder, bundle::get(folder, wanted).await))).await;
+            return Ok(());
         }
         Request::Begin(key, spec) => {
             let resumable = spec.resumable;
@@ -400,12 +409,12 @@ async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
     replies.end(Answer::Cut).await;
 }
 
-/// A small file as a whole.
-async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Result<Answer> {
+/// Writes a small file as a whole; with the CRC-64/NVME of what arrived.
+async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Result<(Stored, u64)> {
     let payload = Payload::from(bytes);
     let hashes = payload.hash(&[Algo::Crc64Nvme]).await?;
     let along = spec.keep.as_ref().zip(spec.carried.as_ref());
-    let along = along.map(|(keep, carried)| message::carried_along(key, &spec, keep, carried));
+    let along = along.map(|(keep, carried)| AttributesItem::carried_along(key, &spec, keep, carried));
     let upload = folder.store.write(key, spec).await?;
     let stored = match upload.part(0, 0, payload.with_hashes(hashes.clone())).await {
         Ok(part) => upload.publish(vec![part], Late::default()).await.map_err(|failed| (failed.error, failed.upload)),
@@ -416,7 +425,7 @@ async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Resul
             if let Some(item) = along {
                 stored.unkept = set(folder, item).await?.unkept;
             }
-            Ok(Answer::Stored(stored, Some(crc64(&hashes))))
+            Ok((stored, crc64(&hashes)))
         }
         Err((error, upload)) => {
             // The first error is the one to tell; what can't be removed now is found by a cleanup.

@@ -11,7 +11,7 @@ use crate::{
 };
 use haul_core::{Algo, Key, Mtime, attributes::Carried, delta::Cut, keep::Keep};
 use haul_store::{
-    AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, SettleItem, WriteSpec,
+    AttributesItem, Cleanup, CopyBatch, CopyHow, CopyItem, Late, ListRequest, OpenRequest, SettleItem, Small, WriteSpec,
 };
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 use tokio::{
@@ -129,13 +129,15 @@ async fn a_suffix_does_not_lead_out_of_the_root() {
         for request in [
             Request::Begin(Key::new("x"), spec(false)),
             Request::Begin(Key::new("x"), spec(true)),
-            Request::Put { key: Key::new("x"), spec: spec(false), bytes: b"new".to_vec() },
-            Request::Put { key: Key::symlink("l"), spec: spec(false), bytes: b"new".to_vec() },
+            Request::Put { key: Key::new("x"), spec: spec(false), bytes: b"new".to_vec().into() },
+            Request::Put { key: Key::symlink("l"), spec: spec(false), bytes: b"new".to_vec().into() },
+            Request::PutAll(vec![Small { key: Key::new("x"), spec: spec(false), bytes: b"new".to_vec().into() }]),
             batch(&root, copy_item(CopyHow::Special, special)),
             batch(&root, copy_item(CopyHow::Link, spec(false))),
         ] {
             let error = match ask(&wire, folder, &request).await {
                 Ok(Answer::Copied(mut answers)) => answers.remove(0).unwrap_err(),
+                Ok(Answer::AllStored(mut answers)) => answers.remove(0).unwrap_err(),
                 other => other.unwrap_err(),
             };
             let told = "a partial file's suffix has 1 to 16 bytes, no / and no zero byte";
@@ -175,10 +177,12 @@ fn number(request: &Request) -> usize {
         Request::Recipe(..) => 24,
         Request::Reuse(..) => 25,
         Request::Listen(_) => 26,
+        Request::PutAll(_) => 27,
+        Request::GetAll(_) => 28,
     }
 }
 
-const VERBS: usize = 27;
+const VERBS: usize = 29;
 
 /// A hidden name that a process left which has ended.
 fn dead_name() -> String {
@@ -217,7 +221,7 @@ async fn read_only_changes_nothing_whatever_is_asked() {
         Request::List(ListRequest { sweep: true, ..ListRequest::all() }),
         Request::Stat(key.clone()),
         Request::Read(key.clone(), None, None),
-        Request::Put { key: key.clone(), spec: spec.clone(), bytes: b"new".to_vec() },
+        Request::Put { key: key.clone(), spec: spec.clone(), bytes: b"new".to_vec().into() },
         Request::Begin(key.clone(), spec.clone()),
         Request::Begin(key.clone(), WriteSpec { inplace: true, ..spec.clone() }),
         Request::Resume(key.clone(), token.clone(), Vec::new(), spec.clone()),
@@ -244,6 +248,8 @@ async fn read_only_changes_nothing_whatever_is_asked() {
         Request::Recipe(key.clone(), None, Cut::Blocks(16 << 10)),
         Request::Reuse(1, haul_core::Version::new(b"v"), Vec::new()),
         Request::Listen(Ports { first: 0, last: 0 }),
+        Request::PutAll(vec![Small { key: Key::new("f"), spec: spec.clone(), bytes: b"new".to_vec().into() }]),
+        Request::GetAll(vec![(Key::new("f"), None)]),
     ];
     let numbers: std::collections::BTreeSet<usize> = requests.iter().map(number).collect();
     assert!(numbers.into_iter().eq(0..VERBS), "one of each");

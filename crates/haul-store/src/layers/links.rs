@@ -8,10 +8,11 @@
 //! writing one is refused.
 
 use crate::{
-    Admin, Attributed, AttributesBatch, AttributesItem, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted,
-    Hashing, Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Space, Store, Stored,
-    Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, AttributesItem, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles,
+    Encrypted, Hashing, Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Small, Space,
+    Store, Stored, Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
 };
+use bytes::Bytes;
 use futures::{
     StreamExt,
     future::{BoxFuture, ready},
@@ -263,6 +264,31 @@ impl Store for LinkFiles {
 
     fn deltas(&self) -> Option<&dyn Deltas> {
         self.inner.deltas().map(|_| self as &dyn Deltas)
+    }
+
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        self.inner.bundles().map(|_| self as &dyn Bundles)
+    }
+}
+
+/// True where the store below has all of these by the same keys: others go alone.
+fn are_same<'a>(mut keys: impl Iterator<Item = &'a Key>) -> bool {
+    keys.all(|key| below(key).as_ref() == Some(key))
+}
+
+impl Bundles for LinkFiles {
+    fn fetch(&self, wanted: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<(Entry, Bytes)>>> {
+        match self.inner.bundles().filter(|_| are_same(wanted.iter().map(|(key, _)| key))) {
+            Some(inner) => inner.fetch(wanted),
+            None => Box::pin(ready(none_offered(wanted.len(), "read"))),
+        }
+    }
+
+    fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>> {
+        match self.inner.bundles().filter(|_| are_same(files.iter().map(|file| &file.key))) {
+            Some(inner) => inner.put(files),
+            None => Box::pin(ready(none_offered(files.len(), "write"))),
+        }
     }
 }
 

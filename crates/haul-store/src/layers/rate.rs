@@ -3,9 +3,9 @@
 
 use super::clock::Clock;
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted, Hashing,
-    Inodes, Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store, Stored,
-    Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Bundles, Caps, CopyBatch, CopyHow, CopyItem, Deltas, Doubles, Encrypted,
+    Hashing, Inodes, Lanes, Late, ListRequest, Pace, Part, Payload, Read, Resumable, Resumed, Sent, SettleItem, Store,
+    Stored, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{
@@ -487,6 +487,11 @@ impl Store for Limited {
 
     fn deltas(&self) -> Option<&dyn Deltas> {
         self.inner.deltas()
+    }
+
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        // Many at once can't be slowed down evenly; each alone can.
+        self.inner.bundles().filter(|_| !self.is_limited())
     }
 }
 

@@ -7,9 +7,9 @@
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
-    Admin, Attributed, AttributesBatch, Body, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted, Hashing,
-    Inodes, Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent, SettleItem,
-    Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
+    Admin, Attributed, AttributesBatch, Body, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles, Encrypted,
+    Hashing, Inodes, Lanes, Late, ListRequest, Meters, Part, Payload, Read, Relay, Resumable, Resumed, Sealed, Sent,
+    SettleItem, Space, Store, Stored, Unfinished, Unpublished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -299,6 +299,11 @@ impl Store for Retrying {
     // Who gets no answer sends the whole file.
     fn deltas(&self) -> Option<&dyn Deltas> {
         self.0.inner.deltas()
+    }
+
+    // Or each alone.
+    fn bundles(&self) -> Option<&dyn Bundles> {
+        self.0.inner.bundles()
     }
 }
 

@@ -4,12 +4,13 @@ use super::{Outcome, get, key, put};
 use crate::{faults::Faulty, tree::content};
 use bytes::Bytes;
 use haul_core::{
-    Algo, ErrorKind, Version,
+    Algo, Error, ErrorKind, Key, Mtime, Version,
     delta::{Cut, Plan, Run},
     hash::hash_bytes,
+    plan::Replace,
 };
 use haul_store::{
-    Late, Links, ListRequest, Meters, Payload, Store, WriteSpec,
+    Late, Links, ListRequest, Meters, Payload, Small, Store, WriteSpec,
     layers::{self, LayerSettings, rate::Rate},
 };
 use std::sync::Arc;
@@ -94,5 +95,58 @@ pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store
     assert_eq!(changed.kind(), ErrorKind::Changed);
     assert_eq!(write(&spec, plan.runs.clone()).await.expect_err("changed").kind(), ErrorKind::Changed);
     assert_eq!(super::files(&*store, ListRequest::all()).await, ["d/f", "d/new"]);
+    Ok(())
+}
+
+pub(super) async fn many_small_files_go_together(store: Arc<dyn Store>) -> Outcome {
+    // Who hasn't got the facet promises nothing.
+    let Some(bundles) = store.bundles() else { return Ok(()) };
+    put(&*store, "there", b"old").await;
+    let small = |name: &str, bytes: &[u8]| {
+        let (size, mtime) = (Some(bytes.len() as u64), Some(Mtime(1_234_567_890_000_000_000)));
+        let bytes = Bytes::copy_from_slice(bytes);
+        Small { key: key(name), spec: WriteSpec { size, mtime, ..WriteSpec::default() }, bytes }
+    };
+    let mut files: Vec<Small> =
+        (0..40).map(|n| small(&format!("d{}/{n}", n % 3), &content(n, n as usize * 100))).collect();
+    let names: Vec<Key> = files.iter().map(|file| file.key.clone()).collect();
+    let mut short = small("short", b"bytes");
+    short.spec.size = Some(6);
+    let mut absent = small("there", b"new");
+    absent.spec.replace = Replace::Absent;
+    files.extend([short, absent, small("d1/3/below", b"a file is in the way"), small("last", b"last")]);
+    let answers = bundles.put(files).await;
+    assert_eq!(answers.len(), 44, "one for each");
+    for (n, answer) in answers[..40].iter().enumerate() {
+        assert_eq!(answer.as_ref().expect("stored").size, n as u64 * 100);
+    }
+    let kinds: Vec<_> = answers[40..].iter().map(|answer| answer.as_ref().map(|_| ()).map_err(Error::kind)).collect();
+    assert_eq!(kinds[..2], [Err(ErrorKind::Corrupt), Err(ErrorKind::Exists)]);
+    assert!(kinds[2].is_err() || store.stat(&key("d1/3/below")).await.is_ok(), "{:?}", answers[42]);
+    assert_eq!(kinds[3], Ok(()));
+    assert_eq!(get(&*store, "there").await, b"old");
+    assert_eq!(store.stat(&key("short")).await.expect_err("it is not there").kind(), ErrorKind::NotFound);
+    let entry = store.stat(&names[7]).await.expect("there");
+    assert!(store.caps().mtime.is_none() || entry.mtime == Some(Mtime(1_234_567_890_000_000_000)), "{entry:?}");
+
+    let mut wanted: Vec<_> = names.iter().map(|key| (key.clone(), None)).collect();
+    wanted.extend([(key("missing"), None), (key("there"), Some(Version::new(b"another"))), (key("last"), None)]);
+    let files = bundles.fetch(wanted).await;
+    assert_eq!(files.len(), 43, "one for each");
+    for (n, file) in files[..40].iter().enumerate() {
+        let (entry, bytes) = file.as_ref().expect("read");
+        assert_eq!((&entry.key, entry.size), (&names[n], n as u64 * 100));
+        assert_eq!(*bytes, content(n as u64, n * 100));
+    }
+    let kinds: Vec<_> = files[40..].iter().map(|file| file.as_ref().map(|_| ()).map_err(Error::kind)).collect();
+    assert_eq!(kinds, [Err(ErrorKind::NotFound), Err(ErrorKind::Changed), Ok(())]);
+    // No more than fit are read into memory; the others are read alone.
+    let large = content(9, Small::FETCHED as usize / 2 + 1);
+    for name in ["l1", "l2"] {
+        put(&*store, name, &large).await;
+    }
+    let files = bundles.fetch(vec![(key("l1"), None), (key("l2"), None)]).await;
+    assert_eq!(files[0].as_ref().expect("read").1, large);
+    assert_eq!(files[1].as_ref().expect_err("too much").kind(), ErrorKind::Unsupported);
     Ok(())
 }

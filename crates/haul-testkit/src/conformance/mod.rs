@@ -76,7 +76,7 @@ const CASES: &[Case] = cases! {
     change: set_meta_changes_only_that, deletes_answer_for_each, a_full_folder_is_not_deleted, folders_are_made_once,
         copies_stay_inside, copies_answer_for_each, a_rename_leaves_nothing_behind;
     read: it_hashes_what_it_holds;
-    facets: layers_keep_its_facets, a_file_built_from_the_old_one_is_proved;
+    facets: layers_keep_its_facets, a_file_built_from_the_old_one_is_proved, many_small_files_go_together;
 };
 
 /// Tries every case, each on a fresh empty root that `make` gives (which exists, or is made by `make_dir("")`).

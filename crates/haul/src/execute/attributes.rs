@@ -50,45 +50,61 @@ impl Executor {
         self.apply_attributes_by(src, to, new, self.attributes.keep.clone()).await;
     }
 
-    /// Has the attributes of a new file go along with its bytes, where the destination is on another machine: a request of their own
+    /// Has the attributes of new files go along with their bytes, where the destination is on another machine: a request of their own
     /// would cost as much again as the file.
-    pub async fn carry_along(&self, order: &mut Order) {
+    pub async fn carry_along(&self, orders: &mut [Order]) {
         let (src, dst) = (&self.cx.src, &self.cx.dst);
         let apart = !dst.caps().files && dst.inodes().is_some() && src.caps().domain != dst.caps().domain;
-        // What was there has permissions that a user may have set; what is read back is read at the version that was written.
-        let plain = order.replaced.as_ref().is_some_and(is_plain) || self.job.write.verify_read;
-        let (true, false, Some(inodes)) = (apart && self.attributes.only_of_source(), plain, src.inodes()) else {
+        // What is read back is read at the version that was written.
+        let goes = apart && self.attributes.only_of_source() && !self.job.write.verify_read;
+        let (true, Some(inodes)) = (goes, src.inodes()) else { return };
+        // What was there has permissions that a user may have set.
+        let mut orders: Vec<_> = orders.iter_mut().filter(|o| !o.replaced.as_ref().is_some_and(is_plain)).collect();
+        for order in &mut orders {
+            order.carried = self.attributes.listed(&order.src).map(Arc::new);
+        }
+        let untold: Vec<_> = orders.into_iter().filter(|order| order.carried.is_none()).collect();
+        if untold.is_empty() {
             return;
-        };
-        let carried = match self.attributes.listed(&order.src) {
-            None => {
-                // Who can't be asked now is asked when the bytes are there.
-                let inside = self.attributes.looks_inside();
-                inodes.carry(vec![order.src.key.clone()], inside).await.pop().and_then(Result::ok)
-            }
-            listed => listed,
-        };
-        order.carried = carried.map(Arc::new);
+        }
+        // Who can't be asked now is asked when the bytes are there.
+        let keys = untold.iter().map(|order| order.src.key.clone()).collect();
+        let carried = inodes.carry(keys, self.attributes.looks_inside()).await;
+        for (order, carried) in untold.into_iter().zip(carried) {
+            order.carried = carried.ok().map(Arc::new);
+        }
     }
 
-    /// Applies the attributes of a file that an order transferred.
-    pub async fn apply_attributes_of(&self, order: &Order) {
-        // Something of another kind that was replaced has left no permissions.
-        let new = !order.replaced.as_ref().is_some_and(is_plain);
-        self.apply_attributes_by(&order.src, &order.to, new, self.mover.keep_of(order)).await;
+    /// Applies the attributes of files that orders transferred.
+    pub async fn apply_attributes_of(&self, orders: &[&Order]) {
+        let each = orders.iter().map(|order| {
+            // Something of another kind that was replaced has left no permissions.
+            let new = !order.replaced.as_ref().is_some_and(is_plain);
+            self.dressed(&order.src, &order.to, new, self.mover.keep_of(order))
+        });
+        self.apply(each.flatten().collect()).await;
     }
 
     /// Applies attributes by other rules than the job's (`keep`); nothing without rules.
     pub async fn apply_attributes_by(&self, src: &Entry, to: &Key, new: bool, keep: Option<Arc<Keep>>) {
-        if keep.is_none() {
+        self.apply(self.dressed(src, to, new, keep).into_iter().collect()).await;
+    }
+
+    fn dressed(&self, src: &Entry, to: &Key, new: bool, keep: Option<Arc<Keep>>) -> Option<AttributesItem> {
+        keep.as_ref()?;
+        let item = self.attributes.item(src, to, self.mover.set_time(src).or(src.mtime));
+        Some(AttributesItem { keep, new, ..item })
+    }
+
+    async fn apply(&self, items: Vec<AttributesItem>) {
+        if items.is_empty() {
             return;
         }
-        let item = self.attributes.item(src, to, self.mover.set_time(src).or(src.mtime));
-        let answers = self.set_attributes(vec![AttributesItem { keep, new, ..item }]).await;
-        for answer in answers {
+        let keys: Vec<Key> = items.iter().map(|item| item.to.clone()).collect();
+        for (key, answer) in keys.iter().zip(self.set_attributes(items).await) {
             match answer {
                 Ok(done) => self.ledger.count_unkept(done.unkept),
-                Err(error) => self.ledger.error(error.with_key(to)),
+                Err(error) => self.ledger.error(error.with_key(key)),
             }
         }
     }

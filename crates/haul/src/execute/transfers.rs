@@ -10,9 +10,23 @@ use crate::{
     transfer::{Arrived, Order},
 };
 use haul_core::{ErrorKind, Kind, Result, attributes::What, event::Event, plan::Route};
-use haul_store::CopyHow;
+use haul_store::{CopyHow, Small};
 use std::sync::Arc;
 use tokio::task::JoinSet;
+
+/// How a file goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Through memory, by itself.
+    Alone,
+    /// Through memory, with other small ones.
+    Bundled,
+    /// By the destination's store.
+    ByServer,
+}
+
+/// So many small files that go together count as one chunk under way: what is in memory of them is counted by itself.
+const BUNDLED: usize = 4;
 
 impl Executor {
     /// Starts transfers as permits become free, until the queue is done.
@@ -27,16 +41,28 @@ impl Executor {
             };
             budget.room().await;
             let Some(first) = queue.next().await else { break };
-            let by_server = self.mover.route(&first.src) == Route::Server;
+            let way = self.way(&first);
             let mut batch = vec![first];
-            // What is made anew on another machine goes alone.
-            if by_server && batches && batch.iter().all(|order| order.src.kind != Kind::Special) {
-                queue.fill(&mut batch);
+            match way {
+                // What is made anew on another machine goes alone.
+                Way::ByServer if batches && batch.iter().all(|order| order.src.kind != Kind::Special) => {
+                    queue.fill(&mut batch);
+                }
+                Way::Bundled => {
+                    let most = (Small::COUNT, Small::TOGETHER);
+                    queue.fill_with(&mut batch, most, |order| self.way(order) == Way::Bundled);
+                }
+                _ => {}
             }
-            batch.retain_mut(|order| self.may_start(order, by_server));
+            batch.retain_mut(|order| self.may_start(order, way));
             if let Some(first) = batch.first() {
-                let claim = budget.claim(if by_server { 1 } else { self.mover.chunks(first.src.size) }, pinned);
-                running.spawn(self.clone().transfer(batch, by_server, claim));
+                let chunks = match way {
+                    Way::Alone => self.mover.chunks(first.src.size),
+                    Way::ByServer => 1,
+                    Way::Bundled => batch.len().div_ceil(BUNDLED) as u64,
+                };
+                let claim = budget.claim(chunks, pinned);
+                running.spawn(self.clone().transfer(batch, way, claim));
             }
             while let Some(ended) = running.try_join_next() {
                 self.ledger.joined("transfer", ended);
@@ -47,15 +73,24 @@ impl Executor {
         }
     }
 
+    /// How a file goes.
+    fn way(&self, order: &Order) -> Way {
+        match self.mover.route(&order.src) {
+            Route::Server => Way::ByServer,
+            _ if self.mover.is_bundled(order) => Way::Bundled,
+            _ => Way::Alone,
+        }
+    }
+
     /// False when the job is stopping, or a limit leaves no room for this file.
-    fn may_start(&self, order: &mut Order, by_server: bool) -> bool {
+    fn may_start(&self, order: &mut Order, way: Way) -> bool {
         if self.ledger.stopping() {
             return false;
         }
         match self.starts.admit(order.src.size) {
             Admission::Starts => true,
             // Transfers through this process ask chunk by chunk.
-            Admission::AsksItself => !by_server || self.mover.allows_by_server(order),
+            Admission::AsksItself => way != Way::ByServer || self.mover.allows_by_server(order),
             Admission::LimitReached => {
                 self.ledger.transfer_limit();
                 false
@@ -67,51 +102,81 @@ impl Executor {
         }
     }
 
-    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, by_server: bool, claim: Claim) {
+    async fn transfer(self: Arc<Self>, mut batch: Vec<Order>, way: Way, claim: Claim) {
         for order in &batch {
-            let route = if by_server { Route::Server } else { self.mover.route(&order.src) };
+            let route = self.mover.route(&order.src);
             self.ledger.tell(Event::Begun { step: order.step, key: order.to.clone(), size: order.src.size, route });
         }
-        if !by_server {
-            for order in &mut batch {
-                self.carry_along(order).await;
-                let result = self.bring(order, &claim).await;
-                if result.is_ok() && order.carried.is_none() {
-                    self.apply_attributes_of(order).await;
+        match way {
+            Way::Alone => {
+                for order in &mut batch {
+                    self.carry_along(std::slice::from_mut(order)).await;
+                    self.alone(order, &claim).await;
                 }
-                self.ended(order, result);
             }
-        } else {
-            let how = if self.renames(&batch) { CopyHow::Rename } else { CopyHow::Copy };
-            let answers = self.mover.bring_by_server(&mut batch, how).await;
-            for (order, answer) in batch.iter_mut().zip(answers) {
-                if answer.is_err() {
-                    self.mover.give_back(order);
-                }
-                let result = match answer {
-                    // Another route may work where the store's own copy doesn't, or the file has stopped changing.
-                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
-                        let brought = self.bring(order, &claim).await;
-                        if brought.is_ok() {
-                            self.apply_attributes_of(order).await;
-                        }
-                        brought
-                    }
-                    Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
-                        match self.clear_target(order).await {
-                            Ok(()) => {
-                                let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
-                                again.unwrap_or_else(|| Err(cancelled()))
-                            }
-                            Err(error) => Err(error),
-                        }
-                    }
-                    other => other,
-                };
-                self.ended(order, result);
-            }
+            Way::Bundled => self.bundled(batch, &claim).await,
+            Way::ByServer => self.by_server(batch, &claim).await,
         }
         self.moved.delete(false).await;
+    }
+
+    /// Transfers a file through memory, with its attributes.
+    async fn alone(&self, order: &mut Order, claim: &Claim) {
+        let result = self.bring(order, claim).await;
+        if result.is_ok() && order.carried.is_none() {
+            self.apply_attributes_of(&[order]).await;
+        }
+        self.ended(order, result);
+    }
+
+    /// Transfers small files together, and those alone that can't go so.
+    async fn bundled(&self, mut batch: Vec<Order>, claim: &Claim) {
+        self.carry_along(&mut batch).await;
+        let answers = self.mover.bring_bundle(&batch).await;
+        let bare = |(order, answer): (&Order, &Result<Arrived>)| answer.is_ok() && order.carried.is_none();
+        let bare: Vec<&Order> = batch.iter().zip(&answers).filter(|each| bare(*each)).map(|(order, _)| order).collect();
+        self.apply_attributes_of(&bare).await;
+        for (mut order, answer) in batch.into_iter().zip(answers) {
+            match answer {
+                Err(error) if error.kind() != ErrorKind::Cancelled || !self.ledger.stopping() => {
+                    tracing::debug!(%error, key = %order.to, "goes alone");
+                    self.alone(&mut order, claim).await;
+                }
+                answer => self.ended(&order, answer),
+            }
+        }
+    }
+
+    /// Has the destination's store copy files.
+    async fn by_server(&self, mut batch: Vec<Order>, claim: &Claim) {
+        let how = if self.renames(&batch) { CopyHow::Rename } else { CopyHow::Copy };
+        let answers = self.mover.bring_by_server(&mut batch, how).await;
+        for (order, answer) in batch.iter_mut().zip(answers) {
+            if answer.is_err() {
+                self.mover.give_back(order);
+            }
+            let result = match answer {
+                // Another route may work where the store's own copy doesn't, or the file has stopped changing.
+                Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
+                    let brought = self.bring(order, claim).await;
+                    if brought.is_ok() {
+                        self.apply_attributes_of(&[order]).await;
+                    }
+                    brought
+                }
+                Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
+                    match self.clear_target(order).await {
+                        Ok(()) => {
+                            let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
+                            again.unwrap_or_else(|| Err(cancelled()))
+                        }
+                        Err(error) => Err(error),
+                    }
+                }
+                other => other,
+            };
+            self.ended(order, result);
+        }
     }
 
     /// Transfers a file through memory. Something of another kind at its name is replaced if the job allows it.

@@ -1,9 +1,10 @@
 //! Bringing one file over: choose the route, move the bytes, verify, publish; again from the start if it must be.
 //!
-//! Routes are files here: `server` (inside a copy domain, in batches), `pump` (parts or one stream through memory), `delta` (from the
-//! old file and what it doesn't have).
+//! Routes are files here: `server` (inside a copy domain, in batches), `bundle` (small files, many with one request), `pump` (parts or one
+//! stream through memory), `delta` (from the old file and what it doesn't have).
 
 mod allowance;
+mod bundle;
 mod delta;
 mod pump;
 mod read;
@@ -547,6 +548,13 @@ impl Mover {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Err(self.take_away(order, stored, error).await),
             proved => proved?,
         };
+        // The store's own checksum proves what was sent, not that it is what the source has.
+        let proved = proved.filter(|_| unproved.is_none());
+        Ok(Arrived { proved, unproved, ..self.arrived_as(order, facts, bytes, stored) })
+    }
+
+    /// A file of so many bytes that was stored.
+    fn arrived_as(&self, order: &Order, facts: Entry, bytes: u64, stored: Stored) -> Arrived {
         let unkept = stored.unkept;
         let holds = Entry {
             version: stored.version,
@@ -554,10 +562,7 @@ impl Mover {
             mtime: facts.mtime.filter(|_| self.cx.dst.caps().mtime.is_some()),
             ..Entry::with_bytes(order.to.clone(), stored.size)
         };
-        let (version, stored) = (facts.version, Some(Box::new(holds)));
-        // The store's own checksum proves what was sent, not that it is what the source has.
-        let proved = proved.filter(|_| unproved.is_none());
-        Ok(Arrived { size: bytes, proved, unproved, version, stored, unkept, ..Arrived::default() })
+        Arrived { size: bytes, version: facts.version, stored: Some(Box::new(holds)), unkept, ..Arrived::default() }
     }
 
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
@@ -594,15 +599,7 @@ impl Mover {
     /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?
     async fn check_source(&self, src: &Entry, facts: &Entry, pumped: Result<pump::Pumped>) -> Result<pump::Pumped> {
         let pumped = pumped?;
-        if pumped.bytes != facts.size && !self.job.compare.ignore_size {
-            return Err(haul_store::blocks::ended_early(pumped.bytes, facts.size));
-        }
-        if !self.job.write.ignore_checksum
-            && let Some((algo, false)) = facts.hashes.agree(&pumped.hashes)
-        {
-            let message = format!("what was read does not have the {algo} that the source says it has");
-            return Err(Error::new(ErrorKind::Corrupt, "read", message));
-        }
+        self.check_moved(facts, pumped.bytes, &pumped.hashes)?;
         if self.cx.src.caps().files && facts.version.is_some() {
             let now = self.cx.src.stat(&src.key).await?;
             if now.version != facts.version {
@@ -610,6 +607,20 @@ impl Mover {
             }
         }
         Ok(pumped)
+    }
+
+    /// Is what we moved what the source says it holds?
+    fn check_moved(&self, facts: &Entry, bytes: u64, hashes: &Hashes) -> Result<()> {
+        if bytes != facts.size && !self.job.compare.ignore_size {
+            return Err(haul_store::blocks::ended_early(bytes, facts.size));
+        }
+        if !self.job.write.ignore_checksum
+            && let Some((algo, false)) = facts.hashes.agree(hashes)
+        {
+            let message = format!("what was read does not have the {algo} that the source says it has");
+            return Err(Error::new(ErrorKind::Corrupt, "read", message));
+        }
+        Ok(())
     }
 
     /// After publishing: does the store's own answer match what was sent?

@@ -311,7 +311,7 @@ async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: 
 
 /// Which hashes to compute on the way: one that the source knows of the whole, to prove that we read what it holds,
 /// and one to compare with when the result is read back.
-fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
+pub fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
     let mut algos = Vec::new();
     if !mover.job.write.ignore_checksum {
         // The cheapest first: a CRC runs at memory speed, MD5 at half a gigabyte a second.

@@ -1,0 +1,170 @@
+//! Small files, many one after the other on one disk thread: each is read, or written and published, in one go.
+
+use super::{
+    Local, attributes,
+    dir::{Dir, Root},
+    error::{changed, check_file, fail, fail_close, fail_write},
+    hidden::{Owner, Suffix},
+    meta,
+    place::{self, Hidden, Until},
+    read::open_regular,
+    upload,
+};
+use bytes::Bytes;
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
+use haul_store::{
+    AttributesItem, Small, Stored, WriteSpec,
+    disk::Abandoned,
+    late::{self, Tells},
+};
+use rustix::io::Errno;
+use std::{fs::File, os::fd::OwnedFd};
+
+/// See [`haul_store::Bundles::fetch`]; runs on the pool.
+pub(super) fn fetch(
+    local: &Local,
+    wanted: &[(Key, Option<Version>)],
+    abandoned: &Abandoned,
+) -> Vec<Result<(Entry, Bytes)>> {
+    let mut room = Small::FETCHED;
+    let each = wanted.iter().map(|(key, version)| {
+        abandoned.check("read", key)?;
+        let (entry, bytes) = fetch_one(local, key, version.as_ref(), room)?;
+        room -= bytes.len() as u64;
+        Ok((entry, bytes))
+    });
+    each.collect()
+}
+
+fn fetch_one(local: &Local, key: &Key, version: Option<&Version>, room: u64) -> Result<(Entry, Bytes)> {
+    const OP: &str = "read";
+    let (entry, file) = open_regular(local, key, version)?;
+    if entry.size > room {
+        return Err(alone(OP, key));
+    }
+    let bytes = whole(&file, entry.size as usize).map_err(|e| fail(OP, key, e))?;
+    let after = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
+    if bytes.len() as u64 != entry.size || entry.version != Some(meta::version(&after)) {
+        return Err(changed(OP, key));
+    }
+    Ok((entry, bytes.into()))
+}
+
+/// The first `size` bytes of a file; less where it has less.
+fn whole(file: &File, size: usize) -> rustix::io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(size);
+    while bytes.len() < size {
+        let at = bytes.len() as u64;
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    bytes.truncate(size);
+    Ok(bytes)
+}
+
+/// One batch of files that are written.
+struct Batch<'a> {
+    local: &'a Local,
+    /// They are made without a name first.
+    nameless: bool,
+    /// The directory of the last one, and when files there tell of errors.
+    late: Option<(Dir, Tells)>,
+}
+
+/// See [`haul_store::Bundles::put`]; runs on the pool. Where no space is left, those after that are not begun.
+pub(super) fn put(local: &Local, files: &[Small], abandoned: &Abandoned) -> Vec<Result<Stored>> {
+    let (mut batch, mut full) = (Batch { local, nameless: true, late: None }, false);
+    let each = files.iter().map(|file| {
+        abandoned.check(upload::OP, &file.key)?;
+        if full {
+            return Err(Error::new(ErrorKind::Cancelled, upload::OP, "no space is left").with_key(&file.key));
+        }
+        let stored = batch.put(file);
+        full = stored.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+        stored
+    });
+    each.collect()
+}
+
+impl Batch<'_> {
+    fn put(&mut self, file: &Small) -> Result<Stored> {
+        let Small { key, spec, bytes } = file;
+        check_file(upload::OP, key)?;
+        meta::check_time(upload::OP, key, spec.mtime)?;
+        if key.is_symlink() || spec.inplace || spec.resumable {
+            return Err(alone(upload::OP, key));
+        }
+        upload::check_size(key, spec, bytes.len() as u64)?;
+        let hidden = self.create(key, spec)?;
+        let stored = self.fill(file, &hidden).inspect_err(|_| {
+            if !hidden.temp.is_empty() {
+                place::discard(&hidden.dir, &hidden.temp);
+            }
+        });
+        let mut stored = stored?;
+        if let (Some(keep), Some(carried)) = (&spec.keep, &spec.carried) {
+            let item = AttributesItem::carried_along(key, spec, keep, carried);
+            // It isn't looked at where attributes are carried.
+            let from: &Root = &self.local.root;
+            stored.unkept = attributes::existing(self.local, from, &item, true)?.unkept;
+        }
+        Ok(stored)
+    }
+
+    fn create(&mut self, key: &Key, spec: &WriteSpec) -> Result<Hidden> {
+        let (root, until, suffix) = (&self.local.root, upload::until(spec), Suffix::of(upload::OP, key, spec)?);
+        if self.nameless {
+            match place::create_nameless(root, upload::OP, key, matches!(until, Until::Own))? {
+                Some(hidden) => return Ok(hidden),
+                None => self.nameless = false,
+            }
+        }
+        place::create(root, upload::OP, key, (Owner::Process, suffix), until)
+    }
+
+    fn fill(&mut self, file: &Small, hidden: &Hidden) -> Result<Stored> {
+        let Small { key, spec, bytes } = file;
+        let error = |errno| fail_write(upload::OP, key, errno);
+        let target = &hidden.file;
+        upload::write_whole(target, bytes, spec.sparse).map_err(|e| fail(upload::OP, key, e))?;
+        let own = spec.meta.as_deref();
+        match (own, spec.mtime) {
+            (Some(meta), mtime) => meta::apply(upload::OP, key, target, meta, mtime, spec.keep_setid)?,
+            (None, Some(_)) => rustix::fs::futimens(target, &meta::times(None, spec.mtime)).map_err(error)?,
+            (None, None) => {}
+        }
+        let forced = if spec.fsync { rustix::fs::fsync(target) } else { Ok(()) };
+        // Also after fsync, which some file systems don't know.
+        let tells = self.tells(&hidden.dir);
+        forced.and_then(|()| late::ask(target, tells)).map_err(|errno| fail_close(upload::OP, key, errno))?;
+        let keep_mode =
+            (!spec.is_private() && meta::meta_mode(own, spec.keep_setid).is_none()).then_some::<&OwnedFd>(target);
+        self.local.made.publish((upload::OP, key), (&hidden.dir, key.name()), || {
+            place::settle_hidden(upload::OP, key, hidden, spec, keep_mode)
+        })?;
+        if spec.fsync {
+            place::sync_dir(&hidden.dir).map_err(error)?;
+        }
+        // After it has its name, which moves ctime. Should this fail the file is there all the same.
+        let version = meta::facts(target, meta::FACTS).ok().map(|st| meta::version(&st));
+        Ok(Stored { version, size: bytes.len() as u64, ..Stored::default() })
+    }
+
+    fn tells(&mut self, dir: &Dir) -> Tells {
+        match &self.late {
+            Some((last, tells)) if Dir::ptr_eq(last, dir) => *tells,
+            _ => {
+                let tells = self.local.late.tells(dir);
+                self.late = Some((dir.clone(), tells));
+                tells
+            }
+        }
+    }
+}
+
+fn alone(op: &'static str, key: &Key) -> Error {
+    Error::new(ErrorKind::Unsupported, op, "this file can't go with others").with_key(key)
+}

@@ -1,0 +1,111 @@
+//! Small files between stores that give and take many at once: a disk on one thread without a break, haul at a far end with one request.
+//! Whatever goes wrong with one of them, it is left to be brought alone, where it is tried again as any other.
+
+use super::{Arrived, Mover, Order, pump};
+use crate::cx::cancelled;
+use bytes::Bytes;
+use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Result, hash::hash_bytes, job::Publish};
+use haul_store::{Small, Stored};
+
+impl Mover {
+    /// True for a file that goes with others.
+    pub fn is_bundled(&self, order: &Order) -> bool {
+        let (src, dst) = (&self.cx.src, &self.cx.dst);
+        let small = order.src.kind == Kind::File && order.src.sized && order.src.size <= Small::MOST;
+        // What is there may be built upon, has permissions that stay, and goes where backups are.
+        if !small || order.replaced.is_some() || order.kept || self.backup.is_on() || self.allowance.is_some() {
+            return false;
+        }
+        let write = &self.job.write;
+        let plain = !write.verify_read && !write.drop_cache && write.publish != Publish::InPlace;
+        let left = || self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to));
+        // Between disks they go by themselves.
+        let apart = !(src.caps().files && dst.caps().files) && src.bundles().is_some() && dst.bundles().is_some();
+        plain && apart && !self.job.compare.ignore_size && !left()
+    }
+
+    /// Brings files over that all go with others. One answer for each, in the same order; an error of one that is not `Cancelled` says
+    /// that it has to go alone.
+    pub async fn bring_bundle(&self, orders: &[Order]) -> Vec<Result<Arrived>> {
+        let bytes = orders.iter().map(|order| order.src.size).sum();
+        let _memory = self.budget.memory(bytes).await;
+        let answers = match self.fetched(orders).await {
+            Ok(files) => tokio::select! {
+                biased;
+                answers = self.put(orders, files) => Ok(answers),
+                // Nobody knows what got there: the next run sees.
+                () = self.stopped_long_ago() => Err(cancelled()),
+            },
+            Err(error) => Err(error),
+        };
+        let answers = answers.unwrap_or_else(|error| orders.iter().map(|_| Err(error.to_report())).collect());
+        let each = orders.iter().zip(answers);
+        each.map(|(order, answer)| answer.inspect(|arrived| self.count(order.step, arrived.size as i64))).collect()
+    }
+
+    /// What the source has of each.
+    ///
+    /// Errors: all have to go alone; `Cancelled`.
+    async fn fetched(&self, orders: &[Order]) -> Result<Vec<Result<Moved>>> {
+        let bundles = self.cx.src.bundles().ok_or_else(alone)?;
+        let wanted = orders.iter().map(|order| (order.src.key.clone(), order.src.version.clone())).collect();
+        let files = tokio::select! {
+            biased;
+            () = self.cx.cancel.cancelled() => return Err(cancelled()),
+            files = bundles.fetch(wanted) => files,
+        };
+        let each = orders.iter().zip(files).map(|(order, file)| self.moved(order, file?));
+        Ok(each.collect())
+    }
+
+    async fn put(&self, orders: &[Order], files: Vec<Result<Moved>>) -> Vec<Result<Arrived>> {
+        let whole = |(order, file): (&Order, &Result<Moved>)| {
+            let Moved { facts, bytes, .. } = file.as_ref().ok()?;
+            Some(Small { key: order.to.clone(), spec: self.spec(order, facts), bytes: bytes.clone() })
+        };
+        let small: Vec<Small> = orders.iter().zip(&files).filter_map(whole).collect();
+        let stored = match self.cx.dst.bundles() {
+            Some(bundles) if !small.is_empty() => bundles.put(small).await,
+            _ => Vec::new(),
+        };
+        let mut stored = stored.into_iter();
+        let mut files = files.into_iter();
+        let each = orders.iter().map(|order| {
+            let moved = files.next().unwrap_or_else(|| Err(alone()))?;
+            self.there(order, moved, stored.next().unwrap_or_else(|| Err(alone()))?)
+        });
+        each.collect()
+    }
+
+    /// What was read, if it is what the source has.
+    fn moved(&self, order: &Order, (mut facts, bytes): (Entry, Bytes)) -> Result<Moved> {
+        facts.meta = facts.meta.take().or_else(|| order.src.meta.clone());
+        if facts.size != order.src.size {
+            return Err(alone());
+        }
+        let hashes = hash_bytes(&pump::algos(self, &facts), &bytes);
+        self.check_moved(&facts, bytes.len() as u64, &hashes)?;
+        Ok(Moved { facts, bytes, hashes })
+    }
+
+    /// What arrived, if it is what was sent.
+    fn there(&self, order: &Order, moved: Moved, stored: Stored) -> Result<Arrived> {
+        let Moved { facts, bytes, hashes } = moved;
+        let bytes = bytes.len() as u64;
+        let proved = self.check_stored(bytes, &facts, &hashes, &stored)?;
+        Ok(Arrived { proved, ..self.arrived_as(order, facts, bytes, stored) })
+    }
+}
+
+/// A small file that was read.
+struct Moved {
+    facts: Entry,
+    bytes: Bytes,
+    /// Of the bytes, where the source says what they are.
+    hashes: Hashes,
+}
+
+/// It goes another way.
+fn alone() -> Error {
+    Error::new(ErrorKind::Unsupported, "copy", "this file can't go with others")
+}
