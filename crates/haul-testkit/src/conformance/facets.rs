@@ -107,8 +107,7 @@ pub(super) async fn many_small_files_go_together(store: Arc<dyn Store>) -> Outco
         let bytes = Bytes::copy_from_slice(bytes);
         Small { key: key(name), spec: WriteSpec { size, mtime, ..WriteSpec::default() }, bytes }
     };
-    let mut files: Vec<Small> =
-        (0..40).map(|n| small(&format!("d{}/{n}", n % 3), &content(n, n as usize * 100))).collect();
+    let mut files: Vec<Small> = (0..40).map(|n| small(&format!("d{}/{n}", n % 3), &content(n, n * 100))).collect();
     let names: Vec<Key> = files.iter().map(|file| file.key.clone()).collect();
     let mut short = small("short", b"bytes");
     short.spec.size = Some(6);
@@ -136,12 +135,12 @@ pub(super) async fn many_small_files_go_together(store: Arc<dyn Store>) -> Outco
     for (n, file) in files[..40].iter().enumerate() {
         let (entry, bytes) = file.as_ref().expect("read");
         assert_eq!((&entry.key, entry.size), (&names[n], n as u64 * 100));
-        assert_eq!(*bytes, content(n as u64, n * 100));
+        assert_eq!(*bytes, content(n as u64, n as u64 * 100));
     }
     let kinds: Vec<_> = files[40..].iter().map(|file| file.as_ref().map(|_| ()).map_err(Error::kind)).collect();
     assert_eq!(kinds, [Err(ErrorKind::NotFound), Err(ErrorKind::Changed), Ok(())]);
     // No more than fit are read into memory; the others are read alone.
-    let large = content(9, Small::FETCHED as usize / 2 + 1);
+    let large = content(9, Small::FETCHED / 2 + 1);
     for name in ["l1", "l2"] {
         put(&*store, name, &large).await;
     }
