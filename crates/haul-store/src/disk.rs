@@ -105,16 +105,26 @@ fn threads() -> usize {
     thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, MOST))
 }
 
+/// So many jobs at once are asked for, whatever suits; 0 where nobody asks.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Lets stores that are opened from now on run at least so many jobs at once: for measuring how many a file system takes.
+pub fn widen(at_once: usize) {
+    ASKED.fetch_max(at_once, Ordering::AcqRel);
+}
+
 /// How many jobs run at once on a disk of this machine, or (`far`) on a file system that asks a server, where a thread does hardly
 /// more than wait for answers; there are so many threads from now on.
 pub fn at_once(far: bool) -> usize {
-    if !far {
+    let asked = ASKED.load(Ordering::Acquire);
+    if !far && asked == 0 {
         return threads();
     }
+    let most = asked.max(if far { MOST } else { threads() });
     for pool in [names(), bytes()] {
-        pool.grow(MOST);
+        pool.grow(most);
     }
-    MOST
+    most
 }
 
 impl Pool {
