@@ -234,6 +234,9 @@ fn place(typed: &OsStr, below: &str) -> OsString {
     OsString::from_vec(place)
 }
 
+/// A directory of a bench's own, and one in it for each class.
+type Own = (Arc<dyn Store>, Vec<Arc<dyn Store>>);
+
 /// `folder` is its own; `source` that in the first of two directories, and how many copies at once suit.
 fn bench(
     args: &Args,
@@ -246,7 +249,7 @@ fn bench(
         // Else no more would be under way than haul takes to be good for this machine.
         disk::widen(plan.bounds.max_at_once);
     }
-    let open = |path: &OsStr, folder: &str| -> Result<(Arc<dyn Store>, Vec<Arc<dyn Store>>)> {
+    let open = |path: &OsStr, folder: &str| -> Result<Own> {
         let below = |class: &Class| ctx.open(&place(path, &format!("{folder}/{}", class.folder())));
         Ok((ctx.open(&place(path, folder))?, plan.classes.iter().map(below).collect::<Result<_>>()?))
     };
