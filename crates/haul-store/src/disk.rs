@@ -336,6 +336,15 @@ mod tests {
         assert_eq!(leaders.count(), 1);
     }
 
+    #[test]
+    fn who_measures_gets_more_at_once_than_suits() {
+        widen(MOST + 8);
+        assert_eq!([at_once(false), at_once(true)], [MOST + 8; 2]);
+        assert_eq!(bytes().threads(), MOST + 8);
+        widen(1);
+        assert_eq!(at_once(false), MOST + 8, "it is never narrower again");
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn jobs_together_run_on_one_thread_however_many_there_are() {
         let here = async || run(|| Ok(thread::current().id())).await;
