@@ -54,16 +54,15 @@ class Cloud(S3):
     def cpu_seconds(self):
         return cpu_seconds(self.process.pid)
 
-    def admin(self, method, path, content=None):
-        """Sends a request to an admin path, with JSON if there is content. Gives the body."""
+    def admin(self, method, path, content=None, read=http.client.HTTPResponse.read):
+        """Sends a request to an admin path, with JSON if there is content. Gives the body, or what `read` makes of it."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         try:
             connection.request(method, f"/_cloudsim/{path}", json.dumps(content) if content is not None else None)
             answer = connection.getresponse()
-            body = answer.read()
             if answer.status >= 300:
-                raise RuntimeError(f"cloudsim answers {answer.status} to {method} {path}: {body[:300]!r}")
-            return body
+                raise RuntimeError(f"cloudsim answers {answer.status} to {method} {path}: {answer.read(300)!r}")
+            return read(answer)
         finally:
             connection.close()
 
@@ -90,9 +89,18 @@ class Cloud(S3):
         query = {"key": key, "size": size, "seed": seed, "mtime": seconds, "md5": 1}
         self.admin("PUT", f"bucket/{bucket}/make?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}")
 
+    def count(self, bucket):
+        """How many keys are stored, without holding them."""
+        return self.admin("GET", f"bucket/{bucket}/keys", read=lines)
+
     def stored(self, bucket):
         """A line for each stored key: size, CRC64NVME of the content that arrived, key."""
         return self.admin("GET", f"bucket/{bucket}/keys").decode().splitlines()
+
+
+def lines(answer):
+    """How many lines an answer has, a block at a time."""
+    return sum(block.count(b"\n") for block in iter(lambda: answer.read(1 << 20), b""))
 
 
 def difference(expected, found):

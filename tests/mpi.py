@@ -676,6 +676,9 @@ def what_can_not_work_is_refused(make, at):
     for words, why in ((("sync", "-D", f"{at}/q/src", f"{at}/q"), "the source is in it"), (("dcp", f"{at}/q", f"{at}/link/new"), "it is in the source")):
         text = run(make, 2, *words, code=1)
         assert f"Refused to copy {words[-2]} to {words[-1]}: {why}" in text and os.listdir(f"{at}/q/src") == ["deep"], text
+    # No directory is made that has a remote's name.
+    remote, ended = finish(start(make, 2, "sync", src, "r:b/dir", cwd=at))
+    assert ended in (1, None) and "haul fleet spreads copies to and from remotes over nodes" in remote and not os.path.exists(f"{at}/r:b"), remote
     other = f"{at}/haul-mpi.{make}"
     with open(binary(make), "rb") as file:
         content = file.read()

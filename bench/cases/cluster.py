@@ -1,5 +1,5 @@
-"""One job by many workers (`haul fleet`): a million objects from bucket to bucket on 1, 2, 4 and 8 of them. Each worker may send so
-many requests a second, so that the processors of one machine are enough for all of them."""
+"""One job by many workers (`haul fleet`): a million objects from bucket to bucket on 1, 2, 4 and 8 of them, and ten million on 8. Each
+worker may send so many requests a second, so that the processors of one machine are enough for all of them."""
 
 import datetime
 import json
@@ -10,12 +10,16 @@ from cases.common import CloudCase, Command
 from cloud import Cloud
 
 FULL, QUICK = 1_000_000, 2_000
+MANY, MANY_QUICK = 10_000_000, 4_000
 # Requests a second of each worker: eight of them are what two cores serve and send, with a build for development too.
 RATE_FULL, RATE_QUICK = 400, 100
 WORKERS_KILLED = (4,)
 WORKERS_FULL, WORKERS_QUICK = (1, 2, 4, 8), (1, 2)
+WORKERS_MANY, WORKERS_MANY_QUICK = (8,), (2,)
 FROM, TO, JOBS, SIZE = "from", "to", "jobs", 1_000
-SECONDS_FULL = 6_500
+SECONDS_FULL, SECONDS_MANY = 6_500, 3_200
+# Each object that is copied is a line of its worker's log.
+LOG_LINE = 150
 KILL_SECONDS, KILL_SECONDS_QUICK = 10, 2
 # So many at most: who is killed more often than leases end gets nowhere.
 KILLS, KILLS_QUICK = 200, 2
@@ -54,7 +58,7 @@ kill $killer 2> /dev/null || :
 
 
 def cases(quick):
-    return [Fleet(quick), Killed(quick)]
+    return [Fleet(quick), Many(quick), Killed(quick)]
 
 
 class Fleet(CloudCase):
@@ -65,7 +69,12 @@ class Fleet(CloudCase):
     limit = 7_200
     runs = 1
     flags = ("--preset", "aws-like", "--keep", "sizes")
-    columns = (("coordination %", "coordination_percent"), ("done twice %", "twice_percent"), ("tail %", "tail_percent"))
+    columns = (
+        ("of the rate %", "rate_percent"),
+        ("coordination %", "coordination_percent"),
+        ("done twice %", "twice_percent"),
+        ("tail %", "tail_percent"),
+    )
     script = RUN
 
     def __init__(self, quick):
@@ -74,7 +83,13 @@ class Fleet(CloudCase):
         self.workers = WORKERS_QUICK if quick else WORKERS_FULL
         self.seconds = None if quick else SECONDS_FULL
         self.every, self.kills = (KILL_SECONDS_QUICK, KILLS_QUICK) if quick else (KILL_SECONDS, KILLS)
-        self.what = f"copy of {self.keys:,} objects by {', '.join(map(str, self.workers))} workers of {self.rate} requests a second each"
+        self.what = self.words()
+
+    def words(self):
+        return f"copy of {self.keys:,} objects by {', '.join(map(str, self.workers))} workers of {self.rate} requests a second each"
+
+    def need(self):
+        return 2 * self.keys * LOG_LINE
 
     def prepare(self, folder, tools, stack):
         super().prepare(folder, tools, stack)
@@ -105,7 +120,7 @@ class Fleet(CloudCase):
         codes = [int(code.read_text()) for code in self.folder.glob("worker-*.code")]
         if codes != [0] * command.at:
             return f"workers ended with {codes}"
-        copied = sum(1 for _ in self.cloud.entries(TO))
+        copied = self.cloud.count(TO)
         if copied != self.keys:
             return f"{copied} of {self.keys} objects were copied"
         report = subprocess.run(
@@ -115,12 +130,30 @@ class Fleet(CloudCase):
         outcome = json.loads(report.stdout)["outcome"]
         if outcome["error_count"] or outcome["transfers"] + outcome["unchanged"] != self.keys:
             return f"the report says {outcome}"
-        spent = sum(int(number) for log in self.folder.glob("worker-*.log") for number in FOLDER.findall(log.read_text()))
-        run["coordination_percent"] = 100 * spent / max(run["total_requests"], 1)
+        workers = [Log(log) for log in self.folder.glob("worker-*.log")]
+        run["rate_percent"] = 100 * self.keys / (command.at * self.rate * run["wall_s"])
+        run["coordination_percent"] = 100 * sum(log.spent for log in workers) / max(run["total_requests"], 1)
         copies = sum(number for kind, number in run["requests"].items() if "copy" in kind.lower())
         run["twice_percent"] = 100 * (copies / self.keys - 1)
-        run["tail_percent"] = tail([log.read_text(encoding="utf-8") for log in self.folder.glob("worker-*.log")])
+        run["tail_percent"] = tail(workers)
         return None
+
+
+class Many(Fleet):
+    """Ten million objects, once."""
+
+    name = "cluster-fleet-10M"
+
+    def __init__(self, quick):
+        super().__init__(quick)
+        self.keys, self.workers = (MANY_QUICK, WORKERS_MANY_QUICK) if quick else (MANY, WORKERS_MANY)
+        self.seconds, self.seconds_once = None, 0 if quick else SECONDS_MANY
+        self.what = self.words()
+
+    def commands(self):
+        for command in super().commands():
+            command.once = True
+            yield command
 
 
 class Killed(Fleet):
@@ -142,12 +175,27 @@ class Killed(Fleet):
         return super().check(command, run, whole)
 
 
+class Log:
+    """What the log of a worker says: when it had copied its first object and its last, None where it copied none, and how many requests
+    it made to the job's directory. Millions of lines are read one by one."""
+
+    def __init__(self, path):
+        first = last = None
+        self.spent = 0
+        with open(path, encoding="utf-8") as lines:
+            for line in lines:
+                if line.endswith(": Copied (server-side copy)\n"):
+                    first, last = first or line, line
+                elif found := FOLDER.search(line):
+                    self.spent += int(found[1])
+        self.copied = (stamp(first), stamp(last)) if first else None
+
+
 def tail(logs):
     """How much of the run's time it took from when the first worker had copied its last object until the last had, in percent."""
-    times = [[stamp(line) for line in log.splitlines() if line.endswith(": Copied (server-side copy)")] for log in logs]
-    lasts = [copied[-1] for copied in times if copied]
-    began = min((copied[0] for copied in times if copied), default=0)
-    took = max(lasts, default=0) - began
+    copied = [log.copied for log in logs if log.copied]
+    lasts = [last for _, last in copied]
+    took = max(lasts, default=0) - min((first for first, _ in copied), default=0)
     return 100 * (max(lasts) - min(lasts)) / took if took else 0.0
 
 

@@ -36,6 +36,8 @@ class Cases(unittest.TestCase):
     def test_one_transfer_at_the_texts_provider_is_announced(self):
         slow = {case.name: case.seconds for case in cases.all_cases(False) if case.seconds}
         self.assertEqual(set(slow), {"hpc-gdrive-up-many", "hpc-gdrive-down-many", "mass-delete", "mass-noop", "cluster-fleet"})
+        many = next(case for case in cases.all_cases(False) if case.name == "cluster-fleet-10M")
+        self.assertEqual((many.keys, many.seconds_once), (10_000_000, 3_200))
         up = next(case for case in cases.all_cases(False) if case.name == "hpc-gdrive-up-many")
         self.assertEqual((up.seconds, up.seconds_once), (12 * 199, 2 * 1293))
 
@@ -87,8 +89,18 @@ class Cases(unittest.TestCase):
         def log(*seconds):
             return "".join(f"2026/11/24 10:00:{second:09.6f} INFO  : a/b: Copied (server-side copy)\n" for second in seconds)
 
-        self.assertEqual(cluster.tail([log(0, 8), log(1, 10) + "2026/11/24 10:00:30.000000 INFO  : end\n", ""]), 20)
-        self.assertEqual(cluster.tail([""]), 0)
+        def logs(*texts):
+            with tempfile.TemporaryDirectory() as place:
+                paths = [Path(place, str(number)) for number in range(len(texts))]
+                for path, text in zip(paths, texts):
+                    path.write_text(text, encoding="utf-8")
+                return [cluster.Log(path) for path in paths]
+
+        end = "2026/11/24 10:00:30.000000 INFO  : 7 requests to the job's directory\n"
+        read = logs(log(0, 4, 8), end + log(1, 10) + end, "")
+        self.assertEqual([one.spent for one in read], [0, 14, 0])
+        self.assertEqual(cluster.tail(read), 20)
+        self.assertEqual(cluster.tail(logs("")), 0)
 
     def test_ranks_are_killed_until_a_run_ends_well(self):
         with tempfile.TemporaryDirectory() as place:

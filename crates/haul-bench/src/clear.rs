@@ -1,6 +1,5 @@
 //! Removes what a bench sent: every key that it wrote, whatever else is below its own folder, and that folder.
 
-use crate::Bench;
 use futures::{StreamExt, future::LocalBoxFuture};
 use haul_core::{Error, ErrorKind, Key, Listed, Result};
 use haul_store::{Cleanup, ListRequest, Store, Unfinished};
@@ -28,9 +27,8 @@ pub fn fresh<'a>(store: &'a Arc<dyn Store>) -> LocalBoxFuture<'a, Result<()>> {
 }
 
 /// Removes `written` and whatever a listing finds beside it. Goes on after an error and gives the first.
-pub fn clear<'a>(bench: &'a Bench, written: Vec<Key>) -> LocalBoxFuture<'a, Result<()>> {
+pub fn clear<'a>(store: &'a Arc<dyn Store>, written: Vec<Key>) -> LocalBoxFuture<'a, Result<()>> {
     Box::pin(async move {
-        let store = &bench.root;
         let mut first = None;
         let mut keep = |result: Result<()>| {
             if let Err(error) = result {

@@ -19,6 +19,8 @@ const ALIKE: f64 = 1.5;
 const STILL_RISING: f64 = 0.8;
 /// This share of all processors busy is all of them, as far as one program can tell.
 const BUSY: f64 = 0.85;
+/// In the order in which they are told of.
+const DIRECTIONS: [Direction; 3] = [Direction::Up, Direction::Down, Direction::Across];
 /// One connection is what limits a large file when several carry it so many times as fast.
 const CARRIES_MORE: f64 = 1.5;
 
@@ -200,7 +202,6 @@ fn limit(sweep: &Sweep, knee: &Knee, sweeps: &[Sweep], cores: usize) -> Limit {
 
 /// What one connection does by itself, for each direction that was measured.
 pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
-    let directions = [Direction::Up, Direction::Down];
     let of = |direction| {
         let mine: Vec<&Sweep> = sweeps.iter().filter(|s| s.direction == direction).collect();
         let stream = mine.iter().filter(|s| s.in_parts).find_map(|sweep| {
@@ -219,7 +220,7 @@ pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
         });
         (!mine.is_empty()).then_some(Lone { direction, per_file, stream })
     };
-    directions.into_iter().filter_map(of).collect()
+    DIRECTIONS.into_iter().filter_map(of).collect()
 }
 
 /// The settings that suit each direction: the least concurrency that is as good as the best, for whole files of any
@@ -237,7 +238,7 @@ pub fn choices(sweeps: &[Sweep]) -> Vec<Choice> {
         let is_measured = mine(false).chain(mine(true)).any(|sweep| knee(sweep).is_some());
         is_measured.then(|| Choice { direction, transfers: knees(false), streams: knees(true) })
     };
-    [Direction::Up, Direction::Down].into_iter().filter_map(of).collect()
+    DIRECTIONS.into_iter().filter_map(of).collect()
 }
 
 #[cfg(test)]

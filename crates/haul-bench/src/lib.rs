@@ -1,5 +1,6 @@
 //! Measures a store by haul's own engine: made files go up and come back at growing concurrency, until more at once
-//! brings nothing or the bounds are reached. The command line shows it; nothing here prints or asks.
+//! brings nothing or the bounds are reached. Or two folders: files are made in one and copied to the other. The command line
+//! shows it; nothing here prints or asks.
 //!
 //! `plan` says how much may be sent (pure), `sweep` runs it, `point` runs one measurement as an ordinary job, `made` is the
 //! other end of every transfer, `judge` reads the figures (pure), `clear` removes what was sent. `report` puts it all in words.
@@ -27,6 +28,8 @@ pub struct Bench {
     pub root: Arc<dyn Store>,
     /// A folder in it for each class of the plan, in the plan's order, named as [`Class::folder`] says.
     pub folders: Vec<Arc<dyn Store>>,
+    /// Where files are copied from, if it is two folders that are measured.
+    pub source: Option<Source>,
     /// The rules of its jobs; concurrency, parts and limits are set for each measurement.
     pub job: Job,
     /// Counts the requests of the measured store.
@@ -43,9 +46,26 @@ pub struct Bench {
     pub watch: Box<dyn Fn(&Step) + Send + Sync>,
 }
 
+/// The other folder of a bench between two: as those of the measured store.
+pub struct Source {
+    /// The bench's own folder in it: new, and removed at the end.
+    pub root: Arc<dyn Store>,
+    /// A folder for each class of the plan.
+    pub folders: Vec<Arc<dyn Store>>,
+    /// Copies at once that haul makes by itself between the two, and that a rank of haul-mpi makes on such a machine.
+    pub alone: usize,
+}
+
 /// How far a bench is.
 #[derive(Clone, Debug)]
 pub enum Step {
+    /// Files are being made, which isn't measured.
+    Making {
+        /// Bytes of each file.
+        size: u64,
+        /// How many files.
+        files: u64,
+    },
     /// A measurement begins.
     Begun {
         /// Which way.
@@ -70,6 +90,8 @@ pub enum Direction {
     Up,
     /// From the store.
     Down,
+    /// From one folder to the other.
+    Across,
 }
 
 /// One measurement.
@@ -156,9 +178,9 @@ pub struct Measured {
     pub sweeps: Vec<Sweep>,
     /// Those that ended before their first measurement.
     pub unmeasured: Vec<Sweep>,
-    /// Bytes sent to the store.
+    /// Bytes sent to the store; between two folders those that were made.
     pub sent: u64,
-    /// Bytes that came back, each compared with what was sent.
+    /// Bytes that came back, each compared with what was sent; none between two folders.
     pub verified: u64,
     /// How long all of it took, without the removal.
     pub elapsed: Duration,

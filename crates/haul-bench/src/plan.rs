@@ -27,12 +27,19 @@ pub struct Class {
     pub files: u64,
     /// Its share of the time, in percent.
     pub time_share: u32,
+    /// Files that one thread takes in one turn: more than one only between disks, where small files are copied in batches.
+    pub batch: u64,
 }
 
 impl Class {
     /// The name of its folder.
     pub fn folder(&self) -> String {
         self.size.to_string()
+    }
+
+    /// Files under way at so many copies at once.
+    pub fn lanes(&self, at_once: usize) -> usize {
+        at_once * self.batch as usize
     }
 }
 
@@ -68,6 +75,16 @@ pub struct Cost {
 const SMALL: u64 = 100_000;
 /// The file of the HPC comparison (1,000 × 1 MB). In bytes.
 const MEDIUM: u64 = 1_000_000;
+/// Between folders, a small file: the file system's work for each decides. In bytes.
+const TINY: u64 = 10_000;
+/// Between folders, file data: each is a turn of its own, however many wait. In bytes.
+const DATA: u64 = 4 << 20;
+/// Between folders, bytes that one turn takes; see `BATCH_BYTES` of the engine.
+const TURN: u64 = 4 << 20;
+/// Between folders, files of a directory: the engine's turn ends with it.
+pub const DIR_FILES: u64 = 32;
+/// Between folders, turns of small files for each lane of the last measurement: those before it take as many again.
+const TURNS: u64 = 8;
 /// A file from this size on is sent in parts, one at a time. In bytes.
 pub const IN_PARTS_FROM: u64 = 16 << 20;
 /// A part: the smallest that S3 takes, so that a file of moderate size has many. In bytes.
@@ -97,7 +114,7 @@ impl Plan {
         let part = caps.parts.map(|limits| part(&limits));
         let each_way = bounds.max_bytes / 2;
         let classes = match &bounds.sizes {
-            Some(sizes) => chosen(sizes, each_way, part, bounds.max_at_once)?,
+            Some(sizes) => chosen(sizes, each_way, part, bounds.max_at_once, |_| 1)?,
             None => usual(each_way, part, bounds.max_at_once),
         };
         if classes.is_empty() {
@@ -105,6 +122,23 @@ impl Plan {
             return Err(format!("--max-bytes is too little to measure anything: allow at least {least}M"));
         }
         Ok(Plan { bounds, classes, part: part.unwrap_or(PART) })
+    }
+
+    /// A plan within `bounds` for copies between two folders, of which one turn takes at most so many files.
+    ///
+    /// Errors: one line, when the bounds leave too little to measure anything.
+    pub fn between(bounds: Bounds, turn: usize) -> Result<Plan, String> {
+        let each_way = bounds.max_bytes / 2;
+        let batch = |size: u64| (TURN / size.max(1)).clamp(1, DIR_FILES.min(turn.max(1) as u64));
+        let classes = match &bounds.sizes {
+            Some(sizes) => chosen(sizes, each_way, None, bounds.max_at_once, batch)?,
+            None => data(each_way, bounds.max_at_once, batch),
+        };
+        if classes.is_empty() {
+            let least = (2 * FEWEST * (batch(TINY) * TINY * 4)).div_ceil(1 << 20);
+            return Err(format!("--max-bytes is too little to measure anything: allow at least {least}M"));
+        }
+        Ok(Plan { bounds, classes, part: PART })
     }
 
     /// What it costs at most on a store of these abilities.
@@ -138,11 +172,24 @@ fn usual(each_way: u64, part: Option<u64>, most: usize) -> Vec<Class> {
     let large = part.and_then(|part| large(each_way / 5 * 2, part, most));
     let left = each_way - large.map_or(0, |class| class.files * class.size);
     let medium = left / 6 * 5 / MEDIUM;
-    let medium = (medium >= FEWEST).then_some(Class { size: MEDIUM, in_parts: false, files: medium, time_share: 40 });
+    let whole = |size, files, time_share| Class { size, in_parts: false, files, time_share, batch: 1 };
+    let medium = (medium >= FEWEST).then(|| whole(MEDIUM, medium, 40));
     let left = left - medium.map_or(0, |class| class.files * class.size);
     let small = left / SMALL;
-    let small = (small >= FEWEST).then_some(Class { size: SMALL, in_parts: false, files: small, time_share: 30 });
+    let small = (small >= FEWEST).then(|| whole(SMALL, small, 30));
     [small, medium, large].into_iter().flatten().collect()
+}
+
+/// Between folders: small files, of which more than a sweep uses say nothing, and file data of what is left.
+fn data(each_way: u64, most: usize, batch: impl Fn(u64) -> u64) -> Vec<Class> {
+    let class = |size: u64, files: u64, time_share| {
+        let batch = batch(size);
+        (files >= FEWEST * batch).then_some(Class { size, in_parts: false, files, time_share, batch })
+    };
+    let small = class(TINY, (each_way / 4 / TINY).min(TURNS * most as u64 * batch(TINY)), 50);
+    let left = each_way - small.map_or(0, |class| class.files * class.size);
+    let large = class(DATA, left / DATA, 50);
+    [small, large].into_iter().flatten().collect()
 }
 
 /// As many levels of concurrency as have enough parts: each level sends the file once, and so does the last run.
@@ -152,12 +199,18 @@ fn large(bytes: u64, part: u64, most: usize) -> Option<Class> {
         let files = u64::from(levels) + 1;
         let size = bytes / files / part * part;
         let enough = size / part >= 1 << (levels - 1) && size >= IN_PARTS_FROM;
-        enough.then_some(Class { size, in_parts: true, files, time_share: 30 })
+        enough.then_some(Class { size, in_parts: true, files, time_share: 30, batch: 1 })
     })
 }
 
 /// The sizes that the user wants, each with the same share of the bytes.
-fn chosen(sizes: &[u64], each_way: u64, part: Option<u64>, most: usize) -> Result<Vec<Class>, String> {
+fn chosen(
+    sizes: &[u64],
+    each_way: u64,
+    part: Option<u64>,
+    most: usize,
+    batch: impl Fn(u64) -> u64,
+) -> Result<Vec<Class>, String> {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
     sizes.dedup();
@@ -169,7 +222,7 @@ fn chosen(sizes: &[u64], each_way: u64, part: Option<u64>, most: usize) -> Resul
         let (files, fewest) = match in_parts {
             // Each level once, one to refine, and the last run.
             true => ((share / size).min(levels + 2), 3),
-            false => (share / size.max(1), FEWEST.min(4 * most as u64 + 1)),
+            false => (share / size.max(1), FEWEST.min(4 * most as u64 + 1) * batch(size)),
         };
         if size == 0 || files < fewest {
             let needed = (fewest * size * 2 * sizes.len() as u64).div_ceil(1 << 20);
@@ -178,7 +231,7 @@ fn chosen(sizes: &[u64], each_way: u64, part: Option<u64>, most: usize) -> Resul
                 _ => format!("--max-bytes is too little for files of {size} bytes: allow at least {needed}M"),
             });
         }
-        Ok(Class { size, in_parts, files, time_share })
+        Ok(Class { size, in_parts, files, time_share, batch: batch(size) })
     };
     sizes.iter().map(|size| class(*size)).collect()
 }
@@ -281,7 +334,7 @@ mod tests {
 
     #[test]
     fn chosen_sizes_share_the_bytes() {
-        let of = |sizes: &[u64], each_way| chosen(sizes, each_way, Some(PART), 16);
+        let of = |sizes: &[u64], each_way| chosen(sizes, each_way, Some(PART), 16, |_| 1);
         let classes = of(&[32 << 20, 1000, 1000], 400 << 20).unwrap();
         let got: Vec<_> = classes.iter().map(|c| (c.size, c.in_parts, c.files)).collect();
         assert_eq!(got, [(1000, false, (200 << 20) / 1000), (32 << 20, true, 6)]);
@@ -290,6 +343,28 @@ mod tests {
             of(&[1 << 20], 10 << 20).unwrap_err(),
             "--max-bytes is too little for files of 1048576 bytes: allow at least 80M"
         );
+    }
+
+    #[test]
+    fn between_folders_small_files_take_turns_and_all_of_it_fits_into_the_bytes() {
+        let plan = |max_bytes, sizes, turn| {
+            let bounds = Bounds { max_bytes, max_time: Duration::from_secs(300), max_at_once: 64, sizes };
+            Plan::between(bounds, turn)
+        };
+        let of = |max_bytes, sizes, turn| {
+            let classes = plan(max_bytes, sizes, turn).unwrap().classes;
+            classes.iter().map(|class| (class.size, class.files, class.batch)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(4 << 30, None, 256), [(TINY, 8 * 64 * 32, 32), (DATA, 472, 1)]);
+        // A file system that asks a server takes fewer in a turn.
+        assert_eq!(of(4 << 30, None, 16), [(TINY, 8 * 64 * 16, 16), (DATA, 492, 1)]);
+        assert_eq!(of(400 << 20, None, 256), [(TINY, 5242, 32)]);
+        assert_eq!(of(4 << 30, Some(vec![1_000_000, 8 << 20]), 256), [(1_000_000, 1073, 4), (8 << 20, 128, 1)]);
+        assert_eq!(
+            plan(20 << 20, None, 256).unwrap_err(),
+            "--max-bytes is too little to measure anything: allow at least 98M"
+        );
+        assert_eq!(of(98 << 20, None, 256), [(TINY, 1284, 32)]);
     }
 
     #[test]
@@ -320,7 +395,7 @@ mod tests {
     #[test]
     fn a_cost_counts_every_request() {
         let bounds = Bounds { max_bytes: 1 << 30, max_time: Duration::from_secs(300), max_at_once: 64, sizes: None };
-        let class = |size, in_parts, files| Class { size, in_parts, files, time_share: 50 };
+        let class = |size, in_parts, files| Class { size, in_parts, files, time_share: 50, batch: 1 };
         let classes = vec![class(1000, false, 1500), class(10 * PART, true, 5)];
         let plan = Plan { bounds, classes, part: PART };
         let store = crate::made::Made::new(1).sink();

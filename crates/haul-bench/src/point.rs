@@ -1,12 +1,13 @@
-//! One measurement: an ordinary copy of made files to the store, or back, with its concurrency fixed or left alone.
+//! One measurement: an ordinary copy of made files to the store, or back, or from one folder to the other, with its concurrency
+//! fixed or left alone.
 
-use crate::{Bench, Direction, Point, Step, made::Made, plan::Class};
+use crate::{Bench, Direction, Point, made::Made, plan::Class};
 use haul::{Cancel, Cx, index::Known};
 use haul_core::{
     Error, ErrorKind, Key, Result,
     event::{Event, Sink, StepId},
     filter::{Filter, FilterSpec},
-    job::{Job, Lookup},
+    job::{Fsync, Job, Lookup},
 };
 use haul_store::Store;
 use std::{
@@ -21,6 +22,8 @@ use std::{
 /// What to measure.
 pub struct Order<'a> {
     pub direction: Direction,
+    /// Where the files are, if they go across.
+    pub from: Option<&'a Arc<dyn Store>>,
     pub class: &'a Class,
     pub at_once: Option<usize>,
     /// Lanes whose first and last turn don't count; 0 when everything counts.
@@ -70,8 +73,6 @@ impl Sink for Stopwatch {
 /// Errors: the job's first, unless the deadline or the store's refusal explains it; `Cancelled` when the user stopped it.
 pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: Order<'_>) -> Result<Ran> {
     let size = order.class.size;
-    let files = order.keys.len() as u64;
-    (bench.watch)(&Step::Begun { direction: order.direction, size, files, at_once: order.at_once });
     let watch = Arc::new(Stopwatch::default());
     let stop = Cancel::default();
     let cx = surroundings(bench, made, store, &order, watch.clone(), stop.clone())?;
@@ -111,23 +112,25 @@ pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: 
     if late && counted < order.at_once.unwrap_or(1) {
         return Ok(Ran::Late);
     }
-    let point = Point {
+    Ok(Ran::Measured(Point {
         direction: order.direction,
         size,
         in_parts: order.class.in_parts,
         at_once: order.at_once,
-        found: lanes.filter(|_| order.at_once.is_none()).map(|lanes| match order.direction {
-            Direction::Up => lanes.lane(haul_store::Direction::Up).limit(),
-            Direction::Down => lanes.lane(haul_store::Direction::Down).limit(),
+        found: lanes.filter(|_| order.at_once.is_none()).map(|lanes| {
+            let direction = match order.direction {
+                Direction::Up => haul_store::Direction::Up,
+                Direction::Down => haul_store::Direction::Down,
+                Direction::Across => haul_store::Direction::Copy,
+            };
+            lanes.lane(direction).limit()
         }),
         files: counted as u64,
         elapsed,
         cores: ((bench.cpu_time)() - cpu).as_secs_f64() / wall.as_secs_f64().max(1e-6),
         requests: all_requests(bench) - requests,
         throttled: bench.meters.throttles() - throttled,
-    };
-    (bench.watch)(&Step::Measured(point.clone()));
-    Ok(Ran::Measured(point))
+    }))
 }
 
 /// Files that count, and how long they took.
@@ -162,7 +165,17 @@ fn all_requests(bench: &Bench) -> u64 {
 fn asked(bench: &Bench, order: &Order<'_>) -> Job {
     // The keys are new: to ask for them at the destination would measure something else.
     let base = bench.job.clone().with(|job| job.listing.lookup = Lookup::Never);
-    let Some(at_once) = order.at_once else { return base };
+    // What was just made would come from memory, and what is written would soon fill it: it is folders that are measured.
+    let base = match &bench.source {
+        Some(_) => base.with(|job| {
+            job.write.drop_cache = true;
+            job.write.fsync = if order.direction == Direction::Up { Fsync::File } else { job.write.fsync };
+        }),
+        None => base,
+    };
+    // Folders were opened for more at once than suits, so what suits is said.
+    let alone = bench.source.as_ref().map(|source| source.alone);
+    let Some(at_once) = order.at_once.or(alone) else { return base };
     match order.class.in_parts {
         false => base.with(|job| {
             job.pace.transfers = Some(at_once);
@@ -188,12 +201,8 @@ fn surroundings(
         Direction::Up => {
             (Arc::new(made.source(order.keys.clone(), order.class.size)), store.clone(), Filter::default())
         }
-        Direction::Down => {
-            let keys = order.keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-            let filter = Filter::new(FilterSpec { files_from: Some(keys), ..FilterSpec::default() });
-            let filter = filter.map_err(|why| Error::new(ErrorKind::Invalid, "bench", why))?;
-            (store.clone(), Arc::new(made.sink()), filter)
-        }
+        Direction::Down => (store.clone(), Arc::new(made.sink()), only(&order.keys)?),
+        Direction::Across => (order.from.unwrap_or(store).clone(), store.clone(), only(&order.keys)?),
     };
     Ok(Cx {
         src,
@@ -209,6 +218,13 @@ fn surroundings(
         journal: None,
         known: Known::default(),
     })
+}
+
+/// Lets these files through alone.
+fn only(keys: &[Key]) -> Result<Filter> {
+    let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+    let filter = Filter::new(FilterSpec { files_from: Some(keys), ..FilterSpec::default() });
+    filter.map_err(|why| Error::new(ErrorKind::Invalid, "bench", why))
 }
 
 #[cfg(test)]

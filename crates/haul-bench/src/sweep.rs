@@ -1,16 +1,16 @@
-//! Runs a plan: for each size, up and back at 1, 2, 4, … at once, until more brings nothing or the bounds are reached;
-//! then where the knee should be, and once with nothing fixed.
+//! Runs a plan: for each size, up and back, or across, at 1, 2, 4, … at once, until more brings nothing or the bounds are
+//! reached; then where the knee should be, and once with nothing fixed.
 
 use crate::{
     Bench, Direction, Ended, Measured, Step, Sweep,
     clear::{clear, fresh},
     judge,
     made::Made,
-    plan::{Class, Left, Plan, Short, files_at, files_of_auto},
+    plan::{Class, DIR_FILES, Left, Plan, Short, files_at, files_of_auto},
     point::{Order, Ran, measure},
 };
 use futures::future::LocalBoxFuture;
-use haul_core::{Key, Result};
+use haul_core::{Error, Key, Result};
 use haul_store::Store;
 use std::{
     sync::Arc,
@@ -24,8 +24,11 @@ const GAIN: f64 = 1.10;
 /// From so many at once on, one measurement that brings nothing ends a sweep; before, it takes two in a row.
 const SURE: usize = 16;
 
-/// Measures, then removes what was sent, also after an error and when it was stopped. The second result is of the removal.
-pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<Measured>, Result<()>)> {
+/// A folder that could not be removed, or not all of it, and why.
+pub type Uncleared = (String, Error);
+
+/// Measures, then removes what was sent, also after an error and when it was stopped. Gives what could not be removed too.
+pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<Measured>, Vec<Uncleared>)> {
     Box::pin(async move {
         let mut run = Run {
             bench,
@@ -35,8 +38,11 @@ pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<M
             written: Vec::new(),
             measured: Measured::default(),
         };
-        if let Err(error) = fresh(&bench.root).await {
-            return (Err(error), Ok(()));
+        let source = bench.source.as_ref().map(|source| &source.root);
+        for root in source.into_iter().chain([&bench.root]) {
+            if let Err(error) = fresh(root).await {
+                return (Err(error), Vec::new());
+            }
         }
         let throttles = bench.meters.throttles();
         let result = run.all().await;
@@ -45,8 +51,14 @@ pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<M
         measured.verified = made.verified();
         measured.throttled = bench.meters.throttles() - throttles;
         (bench.watch)(&Step::Clearing);
-        let cleared = clear(bench, run.written).await;
-        (result.map(|()| measured), cleared)
+        let (mut written, mut uncleared) = (run.written, Vec::new());
+        // What was made is in the first of them. A listing finds what was copied.
+        for root in source.into_iter().chain([&bench.root]) {
+            if let Err(error) = clear(root, std::mem::take(&mut written)).await {
+                uncleared.push((root.locator().to_owned(), error));
+            }
+        }
+        (result.map(|()| measured), uncleared)
     })
 }
 
@@ -77,6 +89,7 @@ struct Lane {
 struct Place<'a> {
     class: &'a Class,
     store: &'a Arc<dyn Store>,
+    from: Option<&'a Arc<dyn Store>>,
     deadline: Instant,
     /// Files that are there.
     there: Vec<Key>,
@@ -91,13 +104,16 @@ impl Run<'_> {
             let shares: u32 = self.plan.classes[number..].iter().map(|class| class.time_share).sum();
             let left = end.saturating_duration_since(Instant::now());
             let deadline = Instant::now() + left * class.time_share / shares.max(1);
-            self.class(Place { class, store, deadline, there: Vec::new(), next: 0 }).await?;
+            let from = self.bench.source.as_ref().and_then(|source| source.folders.get(number));
+            self.class(Place { class, store, from, deadline, there: Vec::new(), next: 0 }).await?;
         }
         Ok(())
     }
 
     async fn class(&mut self, mut place: Place<'_>) -> Result<()> {
-        let mut lanes = [Lane::new(Direction::Up, place.class), Lane::new(Direction::Down, place.class)];
+        let ways: &[Direction] =
+            if place.from.is_some() { &[Direction::Across] } else { &[Direction::Up, Direction::Down] };
+        let mut lanes: Vec<Lane> = ways.iter().map(|way| Lane::new(*way, place.class)).collect();
         for lane in &mut lanes {
             self.probe(lane, &mut place).await?;
         }
@@ -140,7 +156,7 @@ impl Run<'_> {
             lane.end(Ended::Time);
             return Ok(());
         }
-        match self.measure(lane, place, Some(1), PROBE, 0).await? {
+        match self.measure(lane, place, Some(1), PROBE * place.class.batch as usize, 0).await? {
             Ran::Measured(point) => lane.rate = point.files_per_second(),
             Ran::Late => lane.end(Ended::Time),
             Ran::Refused => lane.end(Ended::Refused),
@@ -155,14 +171,14 @@ impl Run<'_> {
             lane.end(Ended::Parts);
             return Ok(());
         }
-        let files = match files_at(at_once, left, class.in_parts) {
+        let files = match files_at(class.lanes(at_once), left, class.in_parts) {
             Ok(files) => files as usize,
             Err(short) => {
                 lane.end(if short == Short::Files { Ended::Bytes } else { Ended::Time });
                 return Ok(());
             }
         };
-        let lanes = if class.in_parts { 0 } else { at_once };
+        let lanes = if class.in_parts { 0 } else { class.lanes(at_once) };
         match self.measure(lane, place, Some(at_once), files, lanes).await? {
             Ran::Measured(point) => lane.take(point),
             Ran::Late => lane.end(Ended::Time),
@@ -176,7 +192,8 @@ impl Run<'_> {
         let Some(knee) = judge::knee(&lane.sweep) else { return Ok(()) };
         // As many files as a search from the engine's first guess needs; all lanes count as busy once as many run as the
         // sweep found to be enough.
-        let (suits, chosen) = (knee.at_once.max(place.store.caps().concurrency), knee.at_once);
+        let alone = self.bench.source.as_ref().map_or(place.store.caps().concurrency, |source| source.alone);
+        let (suits, chosen) = (place.class.lanes(knee.at_once.max(alone)), place.class.lanes(knee.at_once));
         let in_parts = place.class.in_parts;
         let Some(files) = files_of_auto(suits, lane.left(place), in_parts) else { return Ok(()) };
         // With few files for so many lanes hardly any would be left: then all count.
@@ -198,7 +215,7 @@ impl Run<'_> {
         let class = place.class;
         let direction = lane.sweep.direction;
         let keys = match direction {
-            Direction::Up => self.new_keys(place, files),
+            Direction::Up | Direction::Across => self.new_keys(place, files),
             Direction::Down => place.next_files(files),
         };
         // A sweep back may have come further than the way up left files for.
@@ -206,12 +223,26 @@ impl Run<'_> {
             return Ok(Ran::Late);
         }
         lane.files = lane.files.saturating_sub(keys.len() as u64);
-        if direction == Direction::Up {
+        if direction != Direction::Down {
             self.measured.sent += keys.len() as u64 * class.size;
         }
         let (part, deadline) = (self.plan.part, place.deadline);
-        let order = Order { direction, class, at_once, lanes, keys: keys.clone(), part, deadline };
+        if let Some(folder) = place.from {
+            (self.bench.watch)(&Step::Making { size: class.size, files: keys.len() as u64 });
+            let (direction, at_once, lanes) = (Direction::Up, None, 0);
+            let order = Order { direction, from: None, class, at_once, lanes, keys: keys.clone(), part, deadline };
+            match measure(self.bench, &self.made, folder, order).await? {
+                Ran::Measured(_) if Instant::now() < deadline => {}
+                Ran::Measured(_) | Ran::Late => return Ok(Ran::Late),
+                Ran::Refused => return Ok(Ran::Refused),
+            }
+        }
+        (self.bench.watch)(&Step::Begun { direction, size: class.size, files: keys.len() as u64, at_once });
+        let order = Order { direction, from: place.from, class, at_once, lanes, keys: keys.clone(), part, deadline };
         let ran = measure(self.bench, &self.made, place.store, order).await?;
+        if let Ran::Measured(point) = &ran {
+            (self.bench.watch)(&Step::Measured(point.clone()));
+        }
         if direction == Direction::Up && matches!(ran, Ran::Measured(_)) && Instant::now() < deadline {
             place.there.extend(keys);
         }
@@ -220,7 +251,11 @@ impl Run<'_> {
 
     fn new_keys(&mut self, place: &Place<'_>, files: usize) -> Vec<Key> {
         let first = self.written.len();
-        let keys: Vec<Key> = (first..first + files).map(|n| Key::new(format!("{n:07}"))).collect();
+        let name = |n: usize| match place.from {
+            Some(_) => format!("{:05}/{n:07}", n / DIR_FILES as usize),
+            None => format!("{n:07}"),
+        };
+        let keys: Vec<Key> = (first..first + files).map(|n| Key::new(name(n))).collect();
         let dir = place.class.folder() + "/";
         self.written.extend(keys.iter().map(|key| key.below(dir.as_bytes())));
         keys

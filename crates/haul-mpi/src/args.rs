@@ -32,13 +32,13 @@ pub enum Command {
 }
 
 const AFTER: &str = "Start it as any MPI program: srun -n 16 haul-mpi dcp -p SRC DST, or mpirun -n 16 haul-mpi ....\n\
-    A run that was ended is gone on with by typing the same again.\n\
+    To continue a run that was ended, type the same again. Remotes (s3:bucket) need haul fleet instead.\n\
     Exit codes: 0; 1 after an error, or where a check found differences; 20 when it was stopped by a signal. Those of sync are rsync's.";
 
 /// A job that is asked for.
 #[derive(Subcommand, Debug)]
 pub enum Asked {
-    /// Copy as dcp does: SRC goes into DEST where that is a directory, else it becomes DEST. What is there is copied again
+    /// Copy as dcp does: SRC goes into DEST if that is a directory, else it becomes DEST. Files that exist there are replaced
     Dcp(Dcp),
     /// Make DST equal to SRC as dsync does: what is in SRC goes into DST
     Sync(Sync),
@@ -62,10 +62,10 @@ struct Common {
     /// Each rank adds what it does to FILE.RANK, as lines of JSON
     #[arg(long, value_name = "FILE")]
     log: Option<String>,
-    /// Give up a rank that says nothing for so many seconds: others do its work
+    /// Take a rank for lost that says nothing for so many seconds: others do its work
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
-    /// Give what a file system doesn't answer for so many seconds to other ranks; after the third time it is an error
+    /// Give a file or directory to other ranks if the file system doesn't answer for so many seconds; the third time it is an error
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     hang: u64,
 }
@@ -114,7 +114,7 @@ pub struct Dcp {
 
 #[derive(Args, Debug)]
 pub struct Sync {
-    /// Delete what SRC hasn't, when all is copied and nothing went wrong
+    /// Delete what SRC doesn't have, after all is copied and if nothing went wrong
     #[arg(short = 'D', long)]
     delete: bool,
     /// Compare files of one size and time byte by byte
@@ -196,6 +196,16 @@ impl Asked {
         }
     }
 
+    /// The trees that are typed.
+    fn paths(&self) -> Vec<&OsStr> {
+        match self {
+            Asked::Dcp(Dcp { paths, .. }) | Asked::Delete(Delete { paths, .. }) => {
+                paths.iter().map(OsString::as_os_str).collect()
+            }
+            Asked::Sync(Sync { src, dst, .. }) | Asked::Check(Check { src, dst, .. }) => vec![src, dst],
+        }
+    }
+
     /// The trees of a `dcp` as they were before DEST was there: an earlier run of the same command may have made it.
     pub fn before(&self) -> Option<Vec<Root>> {
         match self {
@@ -208,9 +218,10 @@ impl Asked {
 
     /// What is to be done.
     ///
-    /// Errors: one line: paths that don't go together.
+    /// Errors: one line: a remote, or paths that don't go together.
     pub fn job(self) -> Result<Job, String> {
         let verb = self.verb();
+        self.paths().into_iter().try_for_each(|path| no_remote(verb, path))?;
         match self {
             Asked::Dcp(Dcp { preserve, input, copying, common, paths, .. }) => {
                 let roots = nested(&paths, copying.dereference, true)?;
@@ -286,6 +297,26 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
 fn with(job: Job, copying: &Copying) -> Job {
     let Copying { xattrs, sparse, direct, dereference, .. } = copying;
     Job { xattrs: xattrs != "none", sparse: *sparse, direct: *direct, follow: *dereference, ..job }
+}
+
+/// A folder of a remote's name would be made here, and hold what was meant for the remote.
+///
+/// Errors: one line, what to do instead, where a path looks like a remote's and nothing here has its name.
+fn no_remote(verb: Verb, path: &OsStr) -> Result<(), String> {
+    let Some(Component::Normal(first)) = Path::new(path).components().next() else { return Ok(()) };
+    if !first.as_bytes().contains(&b':') || Path::new(first).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let instead = match verb {
+        Verb::Dcp | Verb::Sync => "haul fleet spreads copies to and from remotes over nodes",
+        Verb::Check => "haul check compares remotes, on one node",
+        Verb::Delete => "haul delete and haul purge delete on remotes, on one node",
+    };
+    let path = path.display();
+    Err(format!(
+        "{path} is a remote, and haul-mpi works on file systems that all ranks see: {instead} (a file or directory of that name here is \
+         ./{path})"
+    ))
 }
 
 /// A job that copies what a list names.
@@ -490,6 +521,29 @@ mod tests {
             Command::Job(asked) => asked.job(),
             Command::Generate(_) => panic!("no job"),
         }
+    }
+
+    #[test]
+    fn a_remote_is_refused_and_nothing_of_its_name_is_made() {
+        let line = |path: &str, instead: &str| {
+            format!(
+                "{path} is a remote, and haul-mpi works on file systems that all ranks see: {instead} (a file or directory of that name here \
+                 is ./{path})"
+            )
+        };
+        let fleet = "haul fleet spreads copies to and from remotes over nodes";
+        for (words, path, instead) in [
+            (&["dcp", "/", "r:b/dir"][..], "r:b/dir", fleet),
+            (&["dcp", "r:b/dir", "/tmp"], "r:b/dir", fleet),
+            (&["sync", "/tmp", ":s3,provider=AWS:b"], ":s3,provider=AWS:b", fleet),
+            (&["check", "/tmp", "r:"], "r:", "haul check compares remotes, on one node"),
+            (&["delete", "r:b"], "r:b", "haul delete and haul purge delete on remotes, on one node"),
+        ] {
+            assert_eq!(typed(words).unwrap_err(), line(path, instead));
+        }
+        assert_eq!(no_remote(Verb::Dcp, OsStr::new("./r:b")), Ok(()));
+        assert_eq!(no_remote(Verb::Dcp, OsStr::new("/data/12:30")), Ok(()));
+        assert_eq!(no_remote(Verb::Dcp, OsStr::new("runs/12:30")), Ok(()));
     }
 
     #[test]

@@ -105,16 +105,26 @@ fn threads() -> usize {
     thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, MOST))
 }
 
+/// So many jobs at once are asked for, whatever suits; 0 where nobody asks.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Lets stores that are opened from now on run at least so many jobs at once: for measuring how many a file system takes.
+pub fn widen(at_once: usize) {
+    ASKED.fetch_max(at_once, Ordering::AcqRel);
+}
+
 /// How many jobs run at once on a disk of this machine, or (`far`) on a file system that asks a server, where a thread does hardly
 /// more than wait for answers; there are so many threads from now on.
 pub fn at_once(far: bool) -> usize {
-    if !far {
+    let asked = ASKED.load(Ordering::Acquire);
+    if !far && asked == 0 {
         return threads();
     }
+    let most = asked.max(if far { MOST } else { threads() });
     for pool in [names(), bytes()] {
-        pool.grow(MOST);
+        pool.grow(most);
     }
-    MOST
+    most
 }
 
 impl Pool {
@@ -324,6 +334,15 @@ mod tests {
         let jobs: Vec<_> = meets.map(|meet| pool.submit(move || meet.wait().is_leader())).collect();
         let leaders = jobs.into_iter().map(oneshot::Receiver::blocking_recv).filter(|led| *led == Ok(true));
         assert_eq!(leaders.count(), 1);
+    }
+
+    #[test]
+    fn who_measures_gets_more_at_once_than_suits() {
+        widen(MOST + 8);
+        assert_eq!([at_once(false), at_once(true)], [MOST + 8; 2]);
+        assert_eq!(bytes().threads(), MOST + 8);
+        widen(1);
+        assert_eq!(at_once(false), MOST + 8, "it is never narrower again");
     }
 
     #[tokio::test(flavor = "multi_thread")]

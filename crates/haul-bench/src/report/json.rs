@@ -30,6 +30,8 @@ pub fn value(found: &Findings) -> Value {
     };
     json!({
         "remote": found.remote,
+        "to": found.across.as_ref().map(|across| &across.to),
+        "at_once_per_rank": found.across.as_ref().map(|across| across.alone),
         "folder": found.folder,
         "ended_at": found.at,
         "seconds": found.measured.elapsed.as_secs_f64(),

@@ -11,8 +11,10 @@ use crate::{Choice, Finding, Measured, judge, judge::Lone};
 /// What was measured and where: all that the text, the JSON and the page say.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// The remote, without secrets, as one line.
+    /// The remote, or the folder that was copied from, without secrets, as one line.
     pub remote: String,
+    /// The other folder, where it was two that were measured.
+    pub across: Option<Across>,
     /// The folder that was made in it and removed.
     pub folder: String,
     /// The measurements.
@@ -29,10 +31,26 @@ pub struct Findings {
     pub at: String,
 }
 
+/// The other folder of two, and what haul does between disks on such a machine.
+#[derive(Clone, Debug)]
+pub struct Across {
+    /// The folder that was copied to.
+    pub to: String,
+    /// Copies at once that haul makes by itself, and each rank of haul-mpi that has a node to itself.
+    pub alone: usize,
+}
+
 impl Findings {
+    /// The same of two directories. As many copies at once as haul makes by itself needn't be set, and it makes no more.
+    pub fn between(self, across: Across) -> Findings {
+        let needed = |choice: Choice| Choice { transfers: choice.transfers.filter(|n| *n < across.alone), ..choice };
+        Findings { choices: self.choices.iter().copied().map(needed).collect(), across: Some(across), ..self }
+    }
+
     /// What the measurements of a machine with so many processors say.
     pub fn new(remote: String, folder: String, measured: Measured, cores: usize, at: String) -> Findings {
         Findings {
+            across: None,
             findings: judge::findings(&measured.sweeps, cores),
             lone: judge::lone(&measured.sweeps),
             choices: judge::choices(&measured.sweeps),

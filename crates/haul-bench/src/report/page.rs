@@ -38,7 +38,15 @@ const SHOWN_BYTES: f64 = 1e9;
 
 /// The page.
 pub fn html(found: &Findings) -> String {
-    let remote = escape(&found.remote);
+    let remote = escape(&match &found.across {
+        Some(across) => format!("{} {}", found.remote, across.to),
+        None => found.remote.clone(),
+    });
+    let verified = match &found.across {
+        Some(_) => String::new(),
+        None => format!(", {} came back and compared", words::amount(found.measured.verified)),
+    };
+    let sent = if found.across.is_some() { "made and copied" } else { "sent" };
     let sentences: String = words::sentences(found).iter().map(|s| format!("<li>{}</li>\n", escape(s))).collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -46,14 +54,13 @@ pub fn html(found: &Findings) -> String {
          <title>haul bench {remote}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>haul bench {remote}</h1>\n\
          <ul>\n{sentences}</ul>\n<p class=\"legend\">{}</p>\n<div class=\"plots\">\n{}</div>\n\
          <h2>Measurements</h2>\n<div class=\"scroll\"><table>\n{}</table></div>\n\
-         <footer>{}; {} sent, {} came back and compared; {:.0} s; {} processors; haul {}. \
+         <footer>{}; {} {sent}{verified}; {:.0} s; {} processors; haul {}. \
          The first and the last file of each lane aren't counted: one opens a connection, after the other it idles.</footer>\n</body>\n</html>\n",
         legend(&found.measured.sweeps),
         plots(&found.measured.sweeps),
         rows(&found.measured.sweeps),
         escape(&found.at),
         words::amount(found.measured.sent),
-        words::amount(found.measured.verified),
         found.measured.elapsed.as_secs_f64(),
         found.cores,
         env!("CARGO_PKG_VERSION"),
@@ -132,6 +139,7 @@ mod tests {
         let sweeps = vec![table::tests::hpc()];
         Findings {
             remote: remote.into(),
+            across: None,
             folder: "haul-bench-x".into(),
             findings: judge::findings(&sweeps, 2),
             lone: judge::lone(&sweeps),

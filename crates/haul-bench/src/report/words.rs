@@ -41,28 +41,57 @@ pub fn parts(count: usize) -> String {
     format!("{count} part{}", if count == 1 { "" } else { "s" })
 }
 
-/// `up` or `down`.
+/// `up`, `down` or `across`.
 pub fn direction(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "up",
         Direction::Down => "down",
+        Direction::Across => "across",
+    }
+}
+
+/// The same at the beginning of a sentence.
+fn way(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "Up",
+        Direction::Down => "Down",
+        Direction::Across => "Across",
     }
 }
 
 fn span(time: Duration) -> String {
     match time.as_secs() {
+        0 if time < Duration::from_millis(2) => format!("{} µs", time.as_micros()),
         0..60 => format!("{:.0} ms", time.as_secs_f64() * 1e3),
         _ => duration_text(time),
     }
 }
 
-/// What is about to be spent, at most.
-pub fn cost(plan: &Plan, cost: &Cost, path: &str, folder: &str) -> String {
+/// The files of a plan.
+fn classes(plan: &Plan) -> String {
     let class = |class: &Class| {
         let parts = if class.in_parts { " in parts" } else { "" };
         format!("{} x {}{parts}", class.files, size(class.size))
     };
-    let classes = plan.classes.iter().map(class).collect::<Vec<_>>().join(", ");
+    plan.classes.iter().map(class).collect::<Vec<_>>().join(", ")
+}
+
+/// What is about to be made in one folder and copied to the other, at most.
+pub fn cost_across(plan: &Plan, [from, to]: [&str; 2], [source, target]: [&str; 2]) -> String {
+    let each = amount(plan.classes.iter().map(|class| class.files * class.size).sum());
+    let time = duration_short(plan.bounds.max_time);
+    format!(
+        "haul bench makes a directory {source} in {from} and {target} in {to}, measures for at most {time}, and removes \
+         both. At most:\n  \
+         {each:>10}  made in the first: {}\n  \
+         {each:>10}  copied from there to the second",
+        classes(plan),
+    )
+}
+
+/// What is about to be spent, at most.
+pub fn cost(plan: &Plan, cost: &Cost, path: &str, folder: &str) -> String {
+    let classes = classes(plan);
     let time = duration_short(plan.bounds.max_time);
     format!(
         "haul bench makes a directory {folder} in {path}, measures in it for at most {time}, and removes it. At most:\n  \
@@ -81,6 +110,7 @@ pub fn cost(plan: &Plan, cost: &Cost, path: &str, folder: &str) -> String {
 /// How far it is, in one line.
 pub fn step(step: &Step) -> String {
     match step {
+        Step::Making { size: bytes, files } => format!("making {files} x {} …", size(*bytes)),
         Step::Begun { direction: way, size: bytes, files, at_once } => {
             let at_once = at_once.map_or("haul's own choice".into(), |n| format!("{n} at once"));
             format!("{}: {files} x {}, {at_once} …", direction(*way), size(*bytes))
@@ -104,25 +134,67 @@ pub fn sentences(found: &Findings) -> Vec<String> {
     for choice in &found.choices {
         let way = match choice.direction {
             Direction::Up => "to",
-            Direction::Down => "from",
+            Direction::Down | Direction::Across => "from",
         };
         let transfers = choice.transfers.map(|n| format!("--transfers {n}"));
         let streams = choice.streams.map(|n| format!("--multi-thread-streams {n}"));
         let flags = [transfers, streams].into_iter().flatten().collect::<Vec<_>>().join(" ");
-        let flags =
-            if flags.is_empty() { "none; left alone, haul was faster than with any number tried" } else { &flags };
-        lines.push(format!("Settings that suit copying {way} {}: {flags}", found.remote));
+        let flags = match (flags.is_empty(), &found.across) {
+            (false, _) => flags,
+            (true, None) => "none; left alone, haul was faster than with any number tried".into(),
+            (true, Some(across)) => format!("none; left alone, haul makes {} copies at once", across.alone),
+        };
+        let to = found.across.as_ref().map(|across| format!(" to {}", across.to)).unwrap_or_default();
+        lines.push(format!("Settings that suit copying {way} {}{to}: {flags}", found.remote));
     }
     lines.extend(own_choice(&found.findings));
     if found.measured.throttled > 0 {
         lines.push(format!("The store asked to slow down {} times in all.", found.measured.throttled));
     }
-    lines.push(format!(
-        "On this side no disk was involved: the files were made in memory, and every byte that came back ({}) was compared \
-         there.",
-        amount(found.measured.verified)
-    ));
+    lines.push(match &found.across {
+        Some(_) => {
+            "The files were written out and dropped from this machine's memory before they were copied, where the file \
+                    system allows that; what was copied may still be in memory when it counts, as after any copy."
+                .into()
+        }
+        None => format!(
+            "On this side no disk was involved: the files were made in memory, and every byte that came back ({}) was \
+             compared there.",
+            amount(found.measured.verified)
+        ),
+    });
+    lines.extend(ranks(found));
     lines
+}
+
+/// How many ranks of haul-mpi are worth it between two folders.
+fn ranks(found: &Findings) -> Option<String> {
+    let alone = found.across.as_ref()?.alone;
+    let most = found.findings.iter().max_by_key(|f| f.knee.at_once)?;
+    let (at_once, nodes) = (most.knee.at_once, most.knee.at_once.div_ceil(alone));
+    let copies = |n: usize| if n == 1 { "1 copy".to_owned() } else { format!("{n} copies") };
+    let is = |what: fn(&Limit) -> bool| found.findings.iter().any(|f| what(&f.limit));
+    let head = format!(
+        "These folders take {} at once. haul makes {alone} on this machine, and so does each rank of haul-mpi with a node \
+         like this one to itself:",
+        copies(at_once)
+    );
+    let ranks = match nodes {
+        1 => "one rank is enough".to_owned(),
+        n => format!("{n} ranks"),
+    };
+    Some(if is(|limit| matches!(limit, Limit::Cpu { .. })) {
+        format!("{head} {ranks}, but this node's processors are the limit, so more nodes are likely to be faster.")
+    } else if is(|limit| matches!(limit, Limit::NotReached)) {
+        format!(
+            "{head} at least {ranks}, as the speed was still rising.",
+            ranks = ranks.replace("one rank is enough", "1 rank")
+        )
+    } else {
+        format!(
+            "{head} {ranks}. More nodes are faster only if this node's network was the limit: compare a run on two."
+        )
+    })
 }
 
 fn finding(f: &Finding) -> String {
@@ -134,7 +206,7 @@ fn finding(f: &Finding) -> String {
     };
     let head = format!(
         "{}, {what} {}: {at_once} at once: {}{times}.",
-        if f.direction == Direction::Up { "Up" } else { "Down" },
+        way(f.direction),
         size(f.size),
         speed(f.knee.bytes_per_second),
     );
@@ -148,6 +220,10 @@ fn limit(f: &Finding) -> String {
         Limit::Cpu { busy, cores } => {
             format!("More doesn't help: this machine's processors are the limit ({busy:.1} of {cores} busy).")
         }
+        Limit::RequestRate { files_per_second, throttled: 0 } if f.direction == Direction::Across => format!(
+            "More doesn't help: the number of files is the limit ({files_per_second:.1} a second, while larger files \
+             move more bytes)."
+        ),
         Limit::RequestRate { files_per_second, throttled: 0 } => format!(
             "More doesn't help: the request rate is the limit ({files_per_second:.1} files a second, while larger \
              files move more bytes)."
@@ -178,10 +254,11 @@ fn ended(ended: Ended) -> &'static str {
 fn unmeasured(sweeps: &[Sweep]) -> Vec<String> {
     let is_up = |sweep: &Sweep| sweep.direction == Direction::Up;
     let told = sweeps.iter().filter(|sweep| {
-        is_up(sweep) || !sweeps.iter().any(|up| is_up(up) && (up.size, up.in_parts) == (sweep.size, sweep.in_parts))
+        sweep.direction != Direction::Down
+            || !sweeps.iter().any(|up| is_up(up) && (up.size, up.in_parts) == (sweep.size, sweep.in_parts))
     });
     let line = |sweep: &Sweep| {
-        let way = if is_up(sweep) { "Up" } else { "Down" };
+        let way = way(sweep.direction);
         let what = if sweep.in_parts { "one file of" } else { "files of" };
         let why = match sweep.ended {
             Ended::Bytes => "the byte budget is too small for a store this fast; raise --max-bytes",
@@ -196,13 +273,14 @@ fn unmeasured(sweeps: &[Sweep]) -> Vec<String> {
 }
 
 fn connection(lone: &Lone) -> Option<String> {
-    let per_file = lone.per_file.filter(|time| !time.is_zero()).map(|time| {
-        format!("a file costs {} whatever its size (latency: round trips and the store's own work)", span(time))
+    let per_file = lone.per_file.filter(|time| time.as_micros() > 0).map(|time| {
+        let what = if lone.direction == Direction::Across { "file system" } else { "store" };
+        format!("a file costs {} whatever its size (latency: round trips and the {what}'s own work)", span(time))
     });
     let stream =
         lone.stream.map(|one| format!("one connection carries {} of a large file, several carry more", speed(one)));
     let both = [per_file, stream].into_iter().flatten().collect::<Vec<_>>().join("; ");
-    let way = if lone.direction == Direction::Up { "Up" } else { "Down" };
+    let way = way(lone.direction);
     (!both.is_empty()).then(|| format!("{way}, one at a time: {both}."))
 }
 
@@ -227,7 +305,7 @@ fn own_choice(findings: &[Finding]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Knee;
+    use crate::{Choice, judge::Knee, report::Across};
 
     #[test]
     fn sizes_read_as_people_write_them() {
@@ -312,6 +390,62 @@ mod tests {
     }
 
     #[test]
+    fn how_many_ranks_are_worth_it() {
+        let said = |at_once, limit| {
+            let knee = Knee { at_once, bytes_per_second: 250e6, speed_up: 10.0, rising: limit == Limit::NotReached };
+            let finding = Finding {
+                direction: Direction::Across,
+                size: 10_000,
+                in_parts: false,
+                knee,
+                limit,
+                auto_share: None,
+                auto_found: None,
+                ended: Ended::Flat,
+            };
+            let found = Findings::new("/a".into(), "x".into(), crate::Measured::default(), 2, "now".into());
+            let choice = Choice { direction: Direction::Across, transfers: Some(at_once), streams: None };
+            let found = Findings { findings: vec![finding], choices: vec![choice], ..found };
+            let lines = sentences(&found.clone().between(Across { to: "/b".into(), alone: 32 }));
+            let set = lines.iter().find_map(|line| line.strip_prefix("Settings that suit copying from /a to /b: "));
+            let set_to = format!("--transfers {at_once}");
+            let all = "none; left alone, haul makes 32 copies at once";
+            assert_eq!(set, Some(if at_once < 32 { &*set_to } else { all }));
+            ranks(&found.between(Across { to: "/b".into(), alone: 32 })).unwrap()
+        };
+        let bandwidth = Limit::TotalBandwidth { bytes_per_second: 250e6 };
+        let head = |copies: &str| {
+            format!(
+                "These folders take {copies} at once. haul makes 32 on this machine, and so does each rank of haul-mpi with \
+                 a node like this one to itself: "
+            )
+        };
+        for (at_once, limit, copies, ranks) in [
+            (
+                8,
+                bandwidth,
+                "8 copies",
+                "one rank is enough. More nodes are faster only if this node's network was the limit: compare a run on two.",
+            ),
+            (
+                64,
+                bandwidth,
+                "64 copies",
+                "2 ranks. More nodes are faster only if this node's network was the limit: compare a run on two.",
+            ),
+            (128, Limit::NotReached, "128 copies", "at least 4 ranks, as the speed was still rising."),
+            (
+                1,
+                Limit::Cpu { busy: 2.0, cores: 2 },
+                "1 copy",
+                "one rank is enough, but this node's processors are the limit, so more nodes are likely to be faster.",
+            ),
+        ] {
+            assert_eq!(said(at_once, limit), head(copies) + ranks);
+        }
+    }
+
+    #[test]
     fn what_was_not_measured_is_said_once_a_size() {
         let sweep =
             |direction, size, ended| Sweep { direction, size, in_parts: false, points: vec![], auto: None, ended };
@@ -336,6 +470,11 @@ mod tests {
             connection(&lone).unwrap(),
             "Down, one at a time: a file costs 80 ms whatever its size (latency: round trips and the store's own work); one \
              connection carries 25.0 MB/s of a large file, several carry more."
+        );
+        let quick = Lone { direction: Direction::Across, per_file: Some(Duration::from_micros(150)), stream: None };
+        assert_eq!(
+            connection(&quick).unwrap(),
+            "Across, one at a time: a file costs 150 µs whatever its size (latency: round trips and the file system's own work)."
         );
         assert_eq!(connection(&Lone { per_file: None, stream: None, ..lone }), None);
     }

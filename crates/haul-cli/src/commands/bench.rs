@@ -1,4 +1,4 @@
-//! `bench`: asks, has `haul-bench` measure a remote, and shows what came of it as text, JSON and a page with plots.
+//! `bench`: asks, has `haul-bench` measure a remote or two folders, and shows what came of it as text, JSON and a page with plots.
 
 use crate::{
     context::Context,
@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use aws_lc_rs::rand;
 use futures::StreamExt as _;
 use haul_bench::{
-    Bench, Bounds, Class, Plan, Step,
-    report::{Findings, json, page, table, words},
+    Bench, Bounds, Class, Plan, Source, Step,
+    report::{Across, Findings, json, page, table, words},
 };
 use haul_core::{
     Listed,
@@ -20,7 +20,7 @@ use haul_core::{
     job::Job,
     units::{Size, parse_size},
 };
-use haul_store::{ListRequest, Store};
+use haul_store::{ListRequest, Store, disk};
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
@@ -38,16 +38,20 @@ pub struct Args {
     /// Remote or local path; a directory of its own is made in it and removed at the end
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// Send and read at most this much in all
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
-    max_bytes: Size,
+    /// Measure copies from the first path to this one; both are local or mounted directories, of one file system or two
+    #[arg(value_name = "DST_DIR")]
+    dst: Option<OsString>,
+    /// Send and read at most this much in all; between directories, make and copy [default: 1G; 4G between directories]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_bytes: Option<Size>,
     /// Measure for at most this long; the removal comes after that
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "5m")]
     max_time: Span,
     /// Try at most this many transfers at once
     #[arg(long, value_name = "N", default_value = "64")]
     max_concurrency: NonZero<usize>,
-    /// Sizes of the files, with commas between; from 16M on they go in parts [default: 100 kB, 1 MB and a large one]
+    /// Sizes of the files, with commas between; from 16M on they go in parts, but not between directories [default: 100 kB,
+    /// 1 MB and a large one; 10 kB and 4 MiB between directories]
     #[arg(long, value_name = "SIZE,...", value_parser = sizes)]
     sizes: Option<Sizes>,
     /// Don't ask before spending bytes and requests
@@ -70,37 +74,53 @@ fn sizes(text: &str) -> Result<Sizes, String> {
     text.split(',').map(one).collect::<Result<_, _>>().map(Sizes)
 }
 
+/// `--max-bytes` unless it is given.
+const MAX_BYTES: u64 = 1 << 30;
+/// The same between two directories, where bytes cost nothing and many are written in a second.
+const MAX_BYTES_ACROSS: u64 = 4 << 30;
+
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     refuse_flags(ctx)?;
     let root = ctx.open(&args.path)?;
+    let dst = args.dst.as_deref().map(|dst| open_dst(&*root, dst, ctx)).transpose()?;
     // The root of a remote with buckets: a bucket made for this would be billed to whoever forgot to name one.
     if !root.caps().dirs && root.caps().domain.as_ref().is_some_and(|domain| domain.place.is_empty()) {
         return Err(usage(format!("{} is all buckets of the remote: name the one to measure", root.locator())));
     }
-    let plan = Plan::new(bounds(&args)?, root.caps()).map_err(usage)?;
-    let (folder, seed) = fresh_name()?;
-    let cost = words::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder);
-    ctx.screen.log(&cost);
+    let (name, seed) = fresh_name()?;
+    let (folder, source) = (if dst.is_some() { name.clone() + "-to" } else { name.clone() }, name + "-from");
+    let plan = match &dst {
+        Some(dst) => Plan::between(bounds(&args)?, root.caps().copy_batch.min(dst.caps().copy_batch)),
+        None => Plan::new(bounds(&args)?, root.caps()),
+    };
+    let plan = plan.map_err(usage)?;
+    ctx.screen.log(&match &dst {
+        Some(dst) => words::cost_across(&plan, [root.locator(), dst.locator()], [&source, &folder]),
+        None => words::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder),
+    });
     if ctx.flags.config.dry_run {
         return Ok(Outcome::Done);
     }
     if !args.yes && !consent(ctx).await? {
         return Ok(Outcome::Done);
     }
-    check_there(&root, &folder).await?;
+    for root in dst.iter().chain([&root]) {
+        check_there(root, &folder).await?;
+    }
     // Before anything is spent: a report that can't be written is no reason to measure twice.
     let report = args.report.as_deref().map(open_report).transpose()?;
 
-    let bench = bench(&args, ctx, &plan, &folder, seed)?;
-    let (measured, cleared) = haul_bench::run(&bench, &plan).await;
+    let across = dst.map(|dst| Across { to: crate::error::one_line(dst.locator()), alone: alone(&*root, &*dst) });
+    let source = across.as_ref().map(|across| (&*source, across.alone));
+    let bench = bench(&args, ctx, &plan, (&folder, source), seed)?;
+    let (measured, uncleared) = haul_bench::run(&bench, &plan).await;
     ctx.screen.finish();
-    if let Err(error) = cleared {
-        let place = bench.root.locator();
+    for (place, error) in &uncleared {
         tracing::error!("not all of {place} could be removed: {error} (remove it with haul purge {place})");
-        if measured.is_ok() {
-            return Ok(Outcome::Exit(code::OTHER));
-        }
+    }
+    if !uncleared.is_empty() && measured.is_ok() {
+        return Ok(Outcome::Exit(code::OTHER));
     }
     if ctx.cancel.is_cancelled() {
         return Ok(Outcome::Exit(code::INTERRUPTED));
@@ -108,6 +128,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let remote = crate::error::one_line(root.locator());
     let at = jiff::Zoned::now().strftime("%Y-%m-%d %H:%M %Z").to_string();
     let found = Findings::new(remote, folder, measured?, cores(), at);
+    let found = match across {
+        Some(across) => found.between(across),
+        None => found,
+    };
     if let Some(mut file) = report {
         let path = args.report.as_deref().unwrap_or(OsStr::new("").as_ref()).display();
         let written = file.set_len(0).and_then(|()| file.write_all(page::html(&found).as_bytes()));
@@ -115,6 +139,24 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     print::text(&if args.json { json::text(&found)? } else { text(&found, args.report.is_none()) })?;
     Ok(Outcome::Done)
+}
+
+/// The other directory.
+///
+/// Errors: one of the two is no local or mounted directory.
+fn open_dst(root: &dyn Store, dst: &OsStr, ctx: &Context) -> Result<Arc<dyn Store>> {
+    let dst = ctx.open(dst)?;
+    let place = match (root.caps().files, dst.caps().files) {
+        (false, _) => root.locator(),
+        (true, false) => dst.locator(),
+        (true, true) => return Ok(dst),
+    };
+    Err(usage(format!("with two paths bench copies between local or mounted directories: measure {place} by itself")))
+}
+
+/// Copies at once that haul makes between two directories by itself, and a rank of haul-mpi too.
+fn alone(src: &dyn Store, dst: &dyn Store) -> usize {
+    src.caps().concurrency.max(dst.caps().concurrency)
 }
 
 /// What a bench sets or has no use for must not be given and then silently ignored.
@@ -137,8 +179,9 @@ fn refuse_flags(ctx: &Context) -> Result<()> {
 }
 
 fn bounds(args: &Args) -> Result<Bounds> {
-    let max_bytes =
-        args.max_bytes.bytes().ok_or_else(|| usage("--max-bytes must be a size: bench is always bounded"))?;
+    let usual = if args.dst.is_some() { MAX_BYTES_ACROSS } else { MAX_BYTES };
+    let max_bytes = args.max_bytes.map_or(Some(usual), |size| size.bytes());
+    let max_bytes = max_bytes.ok_or_else(|| usage("--max-bytes must be a size: bench is always bounded"))?;
     let max_time = args.max_time.0.ok_or_else(|| usage("--max-time must be a duration: bench is always bounded"))?;
     let sizes = args.sizes.as_ref().map(|sizes| sizes.0.clone());
     Ok(Bounds { max_bytes, max_time, max_at_once: args.max_concurrency.get(), sizes })
@@ -191,8 +234,33 @@ fn place(typed: &OsStr, below: &str) -> OsString {
     OsString::from_vec(place)
 }
 
-fn bench(args: &Args, ctx: &Context, plan: &Plan, folder: &str, seed: u64) -> Result<Bench> {
-    let below = |class: &Class| ctx.open(&place(&args.path, &format!("{folder}/{}", class.folder())));
+/// A directory of a bench's own, and one in it for each class.
+type Own = (Arc<dyn Store>, Vec<Arc<dyn Store>>);
+
+/// `folder` is its own; `source` that in the first of two directories, and how many copies at once suit.
+fn bench(
+    args: &Args,
+    ctx: &Context,
+    plan: &Plan,
+    (folder, source): (&str, Option<(&str, usize)>),
+    seed: u64,
+) -> Result<Bench> {
+    if source.is_some() {
+        // Else no more would be under way than haul takes to be good for this machine.
+        disk::widen(plan.bounds.max_at_once);
+    }
+    let open = |path: &OsStr, folder: &str| -> Result<Own> {
+        let below = |class: &Class| ctx.open(&place(path, &format!("{folder}/{}", class.folder())));
+        Ok((ctx.open(&place(path, folder))?, plan.classes.iter().map(below).collect::<Result<_>>()?))
+    };
+    let source = match source {
+        Some((folder, alone)) => {
+            let (root, folders) = open(&args.path, folder)?;
+            Some(Source { root, folders, alone })
+        }
+        None => None,
+    };
+    let (root, folders) = open(args.dst.as_ref().unwrap_or(&args.path), folder)?;
     let given = flags::job(&ctx.flags)?;
     let job = Job::default().with(|job| {
         job.pace.file_retries = given.pace.file_retries;
@@ -201,8 +269,9 @@ fn bench(args: &Args, ctx: &Context, plan: &Plan, folder: &str, seed: u64) -> Re
     });
     let (screen, live) = (ctx.screen.clone(), !args.json);
     Ok(Bench {
-        root: ctx.open(&place(&args.path, folder))?,
-        folders: plan.classes.iter().map(below).collect::<Result<_>>()?,
+        root,
+        folders,
+        source,
         job,
         meters: ctx.meters.clone(),
         cancel: ctx.cancel.clone(),

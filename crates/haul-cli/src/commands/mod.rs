@@ -76,17 +76,22 @@ pub enum Command {
     /// For a local path, that of the file system that holds it. S3 has no quota, so there it is an error: see size.
     About(about::Args),
     Authorize(authorize::Args),
-    /// Measure a remote's speed in both directions and suggest settings
+    /// Measure the speed of a remote, or between two directories, and suggest settings
     ///
     /// Sends files of several sizes, made in memory, at 1, 2, 4, … transfers at once, reads them back, compares every
     /// byte, and removes them. It asks before it spends anything; --max-bytes and --max-time bound it. Shows speed-up
     /// and efficiency, the point where more at once stops helping, and what limits it there. Ctrl-C removes what it sent.
+    ///
+    /// With two directories it makes files in one and copies them to the other, at 1, 2, 4, … at once, and says how many
+    /// the file system takes and how many ranks of haul-mpi that makes.
     ///
     /// Example: haul bench minio:backup
     ///
     /// Example: haul bench --yes --max-bytes 200M --max-time 1m --report bench.html minio:backup
     ///
     /// Example: haul bench --sizes 6500B,1M,64M --max-concurrency 128 --json --yes minio:backup
+    ///
+    /// Example: haul bench --max-bytes 20G /scratch/me /project/me
     Bench(bench::Args),
     /// Print the content of files
     ///
@@ -278,8 +283,8 @@ pub enum Command {
     Rsync(rsync::Args),
     /// Write the script that runs a command as a Slurm job
     ///
-    /// Prints it. The job asks for one task a node, is told two minutes before its time is over, and is queued again where it can be
-    /// gone on with. With several nodes, dcp becomes haul-mpi dcp, and fleet work one worker a node.
+    /// Prints it. The job has one task on each node, gets SIGTERM two minutes before its time limit, and is queued again if the
+    /// command can continue. With several nodes, dcp becomes haul-mpi dcp, and fleet work one worker a node.
     ///
     /// Example: haul sbatch --nodes 4 dcp -p /scratch/run42 /project/run42 > job.sh
     Sbatch(sbatch::Args),

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 /// The job's size, and what it runs.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
     /// Cores of each node; haul uses all of them by itself

@@ -1,5 +1,5 @@
-//! `haul bench` with the real binary against a simulated cloud: what it measures is no more than the cloud gives, it removes what
-//! it sent in every case, and spends nothing unasked. How knee and limit follow from what was measured is tested where that is
+//! `haul bench` with the real binary against a simulated cloud and between directories: what it measures is no more than the cloud
+//! gives, it removes what it sent in every case, and spends nothing unasked. How knee and limit follow from what was measured is tested where that is
 //! decided, without a clock: a busy machine is slower than any cloud.
 
 use haul_testkit::{
@@ -181,4 +181,97 @@ fn a_local_folder_is_left_as_it_was() {
     assert!(ran.out.contains("files x size  direction  at once"), "{}", ran.out);
     let names: Vec<_> = fs::read_dir(lab.path("d")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["theirs"]);
+}
+
+/// A lab with two directories, each of which holds a file of somebody else's.
+fn two_folders() -> Lab {
+    let lab = Lab::new(HAUL);
+    for dir in ["from", "to"] {
+        fs::create_dir(lab.path(dir)).unwrap();
+        fs::write(lab.path(dir).join("theirs"), b"not ours").unwrap();
+    }
+    lab
+}
+
+/// What a directory of the lab holds.
+fn names(lab: &Lab, dir: &str) -> Vec<String> {
+    let entries = fs::read_dir(lab.path(dir)).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_folders_as_before(lab: &Lab) {
+    for dir in ["from", "to"] {
+        assert_eq!(names(lab, dir), ["theirs"], "{dir}");
+    }
+}
+
+#[test]
+fn between_two_folders_copies_at_once_are_counted_and_nothing_stays() {
+    let lab = two_folders();
+    let bounds = ["--max-bytes=320M", "--sizes=10000B,4M", "--max-concurrency=2"];
+    let ran = lab.haul(&[&["bench", "-y", "--json", "--report=@r.html", "@from", "@to"], &bounds[..]].concat()).ok();
+    assert_folders_as_before(&lab);
+    let json: Value = serde_json::from_str(&ran.out).expect("JSON and nothing else");
+    let sweeps = json["sweeps"].as_array().unwrap();
+    let measured: Vec<_> =
+        sweeps.iter().map(|s| (s["direction"].as_str().unwrap(), s["size"].as_u64().unwrap())).collect();
+    assert_eq!(measured, [("across", 10_000), ("across", 4 << 20)]);
+    for sweep in sweeps {
+        let points = sweep["points"].as_array().unwrap();
+        assert_eq!(points.iter().map(|p| p["at_once"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2)], "{}", ran.out);
+    }
+    let most = sweeps.iter().filter_map(|sweep| sweep["knee"].as_u64()).max();
+    let set = json["settings"][0]["transfers"].as_u64();
+    assert!(set.is_none() || set == most, "{}", ran.out);
+    let made = json["bytes_sent"].as_u64().unwrap();
+    assert!(made > 0 && made <= 160 << 20, "{made}");
+    assert!(json["at_once_per_rank"].as_u64().unwrap() >= 4 && json["to"].as_str().unwrap().ends_with("/to"));
+    let page = fs::read_to_string(lab.path("r.html")).unwrap();
+    assert!(page.contains("across, 10 kB") && page.contains("made and copied"), "{page}");
+
+    // One directory can be both; the words end with how many ranks are worth it.
+    let ran = lab.haul(&[&["bench", "-y", "@from", "@from"], &bounds[..]].concat()).ok();
+    assert_folders_as_before(&lab);
+    let told = ran.err.lines().find(|line| line.contains("made in the first")).unwrap_or_default();
+    assert_eq!(told, "    167.8 MB  made in the first: 8388 x 10 kB, 20 x 4 MiB", "{}", ran.err);
+    assert!(ran.out.contains("x 10 kB  across           1"), "{}", ran.out);
+    assert!(ran.out.contains("and so does each rank of haul-mpi with a node like this one to itself: "), "{}", ran.out);
+}
+
+#[test]
+fn between_two_folders_a_signal_removes_what_was_made_and_copied() {
+    let lab = two_folders();
+    let child = lab.start(&["bench", "-y", "--sizes=10000B", "--max-bytes=2G", "@from", "@to"]);
+    let copied = || {
+        let ours = names(&lab, "to").into_iter().find(|name| name.starts_with("haul-bench-"));
+        ours.is_some_and(|ours| fs::read_dir(lab.path("to").join(ours)).is_ok_and(|mut dirs| dirs.next().is_some()))
+    };
+    assert!(until(copied), "it copies");
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let ran = lab.end(child).code(130);
+    assert!(ran.out.is_empty(), "{}", ran.out);
+    assert_folders_as_before(&lab);
+}
+
+#[test]
+fn between_two_folders_what_can_not_be_measured_is_refused() {
+    let (cloud, lab) = cloud(&[]);
+    fs::create_dir(lab.path("from")).unwrap();
+    let remote = "haul: with two paths bench copies between local or mounted directories: measure r:b by itself";
+    for (args, line) in [
+        (&["bench", "-y", "@from", "r:b"][..], remote),
+        (&["bench", "-y", "r:b", "@from"], remote),
+        (
+            &["bench", "-y", "@from", "@from", "--max-bytes=20M"],
+            "haul: --max-bytes is too little to measure anything: allow at least 98M",
+        ),
+    ] {
+        assert_eq!(lab.haul(args).code(2).err.lines().last(), Some(line), "{args:?}");
+    }
+    assert_eq!(cloud.report().requests.values().sum::<u64>(), 0);
+    // Neither of two mistyped paths is made.
+    lab.haul(&["bench", "-y", "@from", "@none"]).code(3);
+    lab.haul(&["bench", "-y", "@none", "@from"]).code(3);
+    assert!(!lab.path("none").exists() && names(&lab, "from").is_empty());
 }
