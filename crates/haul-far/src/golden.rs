@@ -6,7 +6,7 @@ use crate::{
     frame::{Frame, Kind, Marks},
     hello::{About, Hello, Welcome},
     listening::{Listening, Ports, Token},
-    message::{self, Answer, Asking, Folder, Request},
+    message::{self, Answer, Asking, Folder, Request, Whole},
     pack::{Packing, When},
 };
 use haul_core::{
