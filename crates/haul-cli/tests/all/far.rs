@@ -4,7 +4,7 @@ use haul_testkit::{
     attributes::{self, ctimes},
     folder::{self, noise, write},
     lab::{Lab, until},
-    peers,
+    peers, ports,
     relay::Road,
     sshd::{Setup, Sshd},
 };
@@ -599,9 +599,7 @@ fn where_no_port_is_to_be_had_all_goes_by_ssh_and_one_line_says_so() {
 #[test]
 fn content_goes_by_ssh_again_when_the_way_over_tcp_breaks() {
     let Some(relay) = peers::own("haul-relay") else { return };
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port().to_string();
-    drop(free);
+    let port = ports::free().expect("a port").to_string();
     let Some((server, lab, _)) = host_with_tcp("127.0.0.2", &format!("type = far\ntcp = {port}")) else { return };
     let cut = lab.path("cut");
     fs::write(&cut, "").expect("written");
