@@ -18,9 +18,9 @@ use std::{
 };
 
 /// Bytes of the file that is copied, and how long a MiB takes.
-const COPIED: u64 = 100 << 20;
+const COPIED: u64 = 200 << 20;
 const MIB: Duration = Duration::from_millis(20);
-const FORCED: Duration = Duration::from_millis(2500);
+const FORCED: Duration = Duration::from_millis(3500);
 
 /// Requests that `fuzz` answers.
 const REQUESTS: u32 = 400;
