@@ -420,7 +420,7 @@ pub fn anything(config: impl Fn(u64) -> String + Sync) {
         write(&lab.path("src/small"), b"content", TIME);
         write(&lab.path("src/large"), &noise(1, 3 * MIB), TIME);
         for args in [["copy", "far:x", "@dst/in/deep"], ["copy", "@src", "far:x"], ["check", "@src", "far:x"]] {
-            let few = ["--low-level-retries=2", "--retries=1", "--timeout=5s"];
+            let few = ["--low-level-retries=2", "--retries=1", "--timeout=2s", "--contimeout=2s"];
             let ran = lab.haul(&[&args[..], &few].concat());
             let lines = ran.err.lines().filter(|line| line.starts_with("haul: ")).count();
             let panics = ran.err.contains("panicked") || ran.code > 100;
