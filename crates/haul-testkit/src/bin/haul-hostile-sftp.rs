@@ -5,7 +5,7 @@
 //! thousand; `endless` lists the same names without an end; `garbage` answers with bytes that are no frame; `huge` announces a frame
 //! of two gigabytes; `strange` answers every question with another's answer; `more` gives more bytes than it was asked for; `silent`
 //! closes after its greeting; `mute` stays, and answers nothing; `deep` lists a directory in each directory. `slow` tells no lies: it
-//! copies `f`, of 100 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in two seconds and a half. `fuzz=SEED`
+//! copies `f`, of 200 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in three seconds and a half. `fuzz=SEED`
 //! says what comes into its mind, some hundred times.
 
 use haul_testkit::chance::Chance;
