@@ -26,6 +26,7 @@ pub mod newer_azure;
 pub mod nextcloud;
 pub mod onedrivesim;
 pub mod peers;
+pub mod ports;
 pub mod proftpd;
 pub mod proxy;
 pub mod relay;

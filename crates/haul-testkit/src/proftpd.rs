@@ -1,17 +1,16 @@
 //! ProFTPD with its `mod_sftp`, another make of SFTP server, on a port of loopback. It runs as root only.
 
 use crate::{
-    lab::temporary,
+    lab::{temporary, until},
     peers::{self, ssh_key},
+    ports,
 };
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
 };
 
 const PROGRAM: &str = "/usr/sbin/proftpd";
@@ -54,8 +53,7 @@ impl ProFtpd {
         for name in ["passwd", "group"] {
             fs::set_permissions(at(name), fs::Permissions::from_mode(0o600)).expect("set");
         }
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
+        let port = ports::free().expect("a free port");
         let text = format!(
             "ServerName far\nServerType standalone\nPort {port}\nDefaultAddress 127.0.0.1\nUser nobody\nGroup nogroup\n\
              PidFile {root}/pid\nScoreboardFile {root}/score\nDelayEngine off\nWtmpLog off\nTransferLog none\nSystemLog {root}/log\n\
@@ -76,13 +74,10 @@ impl ProFtpd {
         command.args(["-n", "-c"]).arg(at("conf"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let server = ProFtpd { child: child.expect("proftpd starts"), dir };
-        for _ in 0..500 {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return Some(server);
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        panic!("proftpd doesn't listen: {}", fs::read_to_string(server.dir.path().join("log")).unwrap_or_default());
+        let listens = until(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+        let log = || fs::read_to_string(server.dir.path().join("log")).unwrap_or_default();
+        assert!(listens, "proftpd doesn't listen: {}", log());
+        Some(server)
     }
 
     /// The command that leads there, as the option `ssh` of a remote has it.

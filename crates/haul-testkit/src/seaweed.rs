@@ -1,10 +1,10 @@
 //! SeaweedFS: one process with a master, a volume server, a filer and gateways for S3, WebDAV and SFTP, all of them on loopback. Files of
 //! all gateways are in one tree: a bucket is a directory of `/buckets`.
 
-use crate::peers::ssh_key;
+use crate::{peers::ssh_key, ports};
 use std::{
     fs, io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -34,10 +34,7 @@ impl Gateways {
     ///
     /// Errors: the folder can't be written, or there are no ports.
     pub fn new(root: &Path, access_key: &str, secret_key: &str) -> io::Result<Gateways> {
-        // Held together, so that they differ.
-        let held: Vec<TcpListener> =
-            (0..9).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
-        let ports: Vec<u16> = held.iter().map(|held| Ok(held.local_addr()?.port())).collect::<io::Result<_>>()?;
+        let ports: Vec<u16> = (0..9).map(|_| ports::free()).collect::<io::Result<_>>()?;
         let at = |number: usize| SocketAddr::from((Ipv4Addr::LOCALHOST, ports[number]));
         let more = std::array::from_fn(|number| ports[3 + number]);
         let gateways = Gateways { filer: at(0), webdav: at(1), sftp: at(2), more, root: root.to_owned() };

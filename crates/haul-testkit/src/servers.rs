@@ -1,12 +1,12 @@
 //! Real S3 servers of several makes: one of each for each test program, a bucket for each test. They listen on loopback, end
 //! with the program, and keep nothing. What haul does with one make it must do with all: see `haul-cli/tests/servers`.
 
-use crate::{folder::temporary, peers, seaweed::Gateways};
+use crate::{folder::temporary, peers, ports, seaweed::Gateways};
 use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
@@ -188,7 +188,7 @@ impl Server {
     fn start(make: Make, program: &Path) -> io::Result<Server> {
         let root = temporary("haul-server-")?.keep();
         fs::create_dir(root.join("data"))?;
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let (mut command, gateways) = make.command(program, address, &root)?;
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let life = keeper.stdin.take();
@@ -245,7 +245,7 @@ impl Server {
 /// Sends a request of these lines without a body and gives the answer's status.
 fn ask(address: SocketAddr, lines: &str) -> io::Result<[u8; 3]> {
     let mut socket = TcpStream::connect(address)?;
-    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    socket.set_read_timeout(Some(Duration::from_secs(60)))?;
     write!(socket, "{lines}Host: {address}\r\n\r\n")?;
     let mut head = [0; 12];
     socket.read_exact(&mut head)?;

@@ -2,16 +2,15 @@
 //! listens on loopback. Its user is who runs the test.
 
 use crate::{
-    lab::temporary,
+    lab::{temporary, until},
     peers::{self, ssh_key},
+    ports,
 };
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
 };
 
 const PROGRAM: &str = "/usr/sbin/sshd";
@@ -92,21 +91,16 @@ impl Sshd {
     }
 
     fn listen(&mut self) -> u16 {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
+        let port = ports::free().expect("a free port");
         let mut command = Command::new(PROGRAM);
         command.args(["-D", "-o", &format!("ListenAddress=127.0.0.1:{port}"), "-f"]);
         command.arg(self.dir.path().join("sshd_config")).arg("-E").arg(self.dir.path().join("log"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.listener = Some(command.spawn().expect("sshd starts"));
         self.port = Some(port);
-        for _ in 0..500 {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return port;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        panic!("sshd doesn't listen: {}", self.log());
+        let listens = until(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+        assert!(listens, "sshd doesn't listen: {}", self.log());
+        port
     }
 
     /// The command that leads there, as the option `ssh` of a remote has it.

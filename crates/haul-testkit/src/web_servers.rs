@@ -1,12 +1,12 @@
 //! Real servers over a folder: index pages and WebDAV, as several makes serve them, and emulators of clouds. Each listens on loopback, ends with the test,
 //! and keeps nothing.
 
-use crate::{folder::temporary, peers, servers::KEEPER, tls::Certificate};
+use crate::{folder::temporary, peers, ports, servers::KEEPER, tls::Certificate};
 use std::{
     ffi::OsStr,
     fs, io,
     io::{Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::fs::chown,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -223,7 +223,7 @@ impl WebServer {
     fn try_start(make: Make, program: &Path, more: &[&OsStr]) -> io::Result<Option<WebServer>> {
         let root = temporary("haul-web-")?.keep();
         fs::create_dir(root.join("data"))?;
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let Some(mut command) = make.command(program, address, &root)? else {
             fs::remove_dir_all(&root)?;
             return Ok(None);
@@ -232,7 +232,8 @@ impl WebServer {
             command.args(more).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let life = keeper.stdin.take();
         let server = WebServer { address, root, keeper, life };
-        for _ in 0..100 {
+        // A minute: some are slow to begin, and slower beside other tests.
+        for _ in 0..600 {
             // Of one with TLS it is enough that somebody is there.
             let there = if more.is_empty() { server.answers() } else { TcpStream::connect(address).map(drop) };
             if there.is_ok() {
@@ -245,7 +246,7 @@ impl WebServer {
 
     fn answers(&self) -> io::Result<()> {
         let mut socket = TcpStream::connect(self.address)?;
-        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
         write!(socket, "GET / HTTP/1.0\r\nHost: {}\r\n\r\n", self.address)?;
         socket.read_exact(&mut [0; 12])
     }

@@ -108,7 +108,7 @@ fn what_is_encrypted_goes_in_parts_too() {
 #[test]
 fn a_killed_upload_goes_on_where_its_session_is() {
     const SIZE: u64 = 200_000_000;
-    let settings = Settings { part: 1 << 20, latency: Duration::from_millis(10), ..Settings::default() };
+    let settings = Settings { part: 1 << 20, latency: Duration::from_millis(40), ..Settings::default() };
     let (sim, lab) = start(settings);
     write(&lab.path("src/big"), &noise(1, SIZE as usize), TIME);
     let flags = ["copy", "@src", "b:x"];

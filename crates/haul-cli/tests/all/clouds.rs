@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 const TIME: u64 = 1_600_000_000_123_456_789;
 /// Little patience, and parts as small as S3 allows.
 const QUICK: [&str; 5] =
-    ["--timeout=1s", "--retries=6", "--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=6Mi"];
+    ["--timeout=2s", "--retries=6", "--s3-upload-cutoff=5Mi", "--s3-chunk-size=5Mi", "--multi-thread-cutoff=6Mi"];
 
 fn cloud(settings: &[(&str, &str)]) -> (Cloudsim, Lab) {
     let (cloud, lab) = (Cloudsim::with(settings), Lab::new(HAUL));
@@ -33,7 +33,7 @@ fn cloud(settings: &[(&str, &str)]) -> (Cloudsim, Lab) {
 #[test]
 fn one_fault_in_a_hundred_of_every_kind_spoils_nothing() {
     let faults = "error500=0.01,reset=0.01,cut=0.01,stall=0.01,wrong-etag=0.01,complete-error=0.01,lost-answer=0.01";
-    let settings = [("latency", "1ms"), ("fault", faults), ("stall-for", "3s"), ("seed", "7"), ("etag", "md5")];
+    let settings = [("latency", "1ms"), ("fault", faults), ("stall-for", "6s"), ("seed", "7"), ("etag", "md5")];
     let (cloud, lab) = cloud(&settings);
     let other = Cloudsim::with(&[("latency", "1ms"), ("fault", faults), ("seed", "8"), ("etag", "md5")]);
     lab.remote("d", &other.endpoint());
@@ -73,7 +73,7 @@ fn parts_that_break_off_between_clouds_go_on_with_few_places() {
         ["--max-connections=1", "--max-connections=2", "--transfers=1 --multi-thread-streams=2"].iter().enumerate()
     {
         let into = format!("d:b/{n}");
-        let bounded = ["copy", "c:b/from", &into, "--max-duration=60s", "--cutoff-mode=hard", "--s3-chunk-size=5Mi"];
+        let bounded = ["copy", "c:b/from", &into, "--max-duration=240s", "--cutoff-mode=hard", "--s3-chunk-size=5Mi"];
         lab.haul(&[&bounded[..], &pinned.split(' ').collect::<Vec<_>>()].concat()).ok();
         lab.haul(&["check", "c:b/from", &into]).ok();
     }

@@ -28,6 +28,10 @@ use std::{
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const NOW: (&str, &str) = ("20200101000000Z", "20600101000000Z");
 const NAMES: &str = "DNS:localhost,IP:127.0.0.1";
+/// What takes under a second takes no longer on a busy machine; what tries again does for minutes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The same of what stops at once. Whoever waits for an answer, or until its turn comes, does so for 50 seconds at least.
+const SOON: Duration = Duration::from_secs(20);
 
 /// The lines that aren't statistics, without time.
 fn said(ran: &Ran) -> Vec<String> {
@@ -80,17 +84,11 @@ fn everything_says(lab: &Lab, there: &str, flags: &[&str], code: i32, message: &
     for args in commands {
         let begun = Instant::now();
         let ran = lab.haul(&[args, flags].concat()).code(code);
-        // It is under a second; what tries again for minutes is the fault.
-        assert!(begun.elapsed() < Duration::from_secs(30), "{args:?} took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < PATIENCE, "{args:?} took {:?}", begun.elapsed());
         let lines = said(&ran);
         assert!(lines.len() == 1 && lines[0].ends_with(&format!(": {message}")), "{args:?}: {lines:#?}\n{}", ran.err);
     }
     assert_eq!(fs::read_dir(lab.path("src")).unwrap().count(), 31, "nothing is deleted");
-}
-
-/// A port where nobody listens.
-fn nobody() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A server that reads a line from each connection and says this, if anything.
@@ -130,7 +128,8 @@ fn refuses(status: StatusCode, code: &'static str) -> Server {
 
 #[test]
 fn nobody_listens() {
-    let host = format!("127.0.0.1:{}", nobody());
+    // No test is given this port; one of the kernel's choice could be another's by then.
+    let host = "127.0.0.1:1";
     let message = format!("nothing listens at {host}: check the endpoint's host and port with haul config");
     everything_says(&lab(), &remote(&format!("http://{host}")), &[], 5, &message);
 }
@@ -349,8 +348,7 @@ fn stopped_at_once(endpoint: &str, flags: &[&str], waits: impl Fn() -> usize) {
         let ran = lab.end(child);
         let code = if args[0] == "rsync" { 20 } else { 130 };
         assert!(ended && ran.code == code, "{args:?}: {}\n{}", ran.code, ran.err);
-        // A second, and what a busy machine takes on top.
-        assert!(took < Duration::from_secs(6), "{args:?} took {took:?} to stop\n{}", ran.err);
+        assert!(took < SOON, "{args:?} took {took:?} to stop\n{}", ran.err);
     }
 }
 
@@ -386,7 +384,7 @@ fn a_run_whose_words_nobody_takes_stops_at_once() {
         child.kill().unwrap();
     }
     assert_eq!((ended, child.wait().unwrap().code()), (true, Some(130)));
-    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert!(took < SOON, "{took:?}");
 }
 
 /// Parts that go from cloud to cloud wait for no end either; what has arrived is remembered.
@@ -406,7 +404,7 @@ fn a_run_from_cloud_to_cloud_stops_at_once_and_goes_on() {
     assert!(until(|| child.try_wait().unwrap().is_some()));
     let took = begun.elapsed();
     assert_eq!(lab.end(child).code, 130);
-    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert!(took < SOON, "{took:?}");
     to.set(None, &[("connection-rate", "off")]).unwrap();
     to.reset();
     lab.haul(&copy).ok();
@@ -449,6 +447,6 @@ fn a_run_that_holds_itself_back_stops_at_once() {
             child.kill().unwrap();
         }
         lab.end(child).code(130);
-        assert!(ended && took < Duration::from_secs(6), "{limit} took {took:?} to stop");
+        assert!(ended && took < SOON, "{limit} took {took:?} to stop");
     }
 }

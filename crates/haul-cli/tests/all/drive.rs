@@ -198,7 +198,7 @@ fn a_large_tree_costs_few_requests() {
 
 #[test]
 fn a_large_upload_that_is_killed_goes_on() {
-    let settings = Settings { latency: Duration::from_millis(20), ..Settings::default() };
+    let settings = Settings { latency: Duration::from_millis(50), ..Settings::default() };
     let (lab, sim) = (Lab::new(env!("CARGO_BIN_EXE_haul")), DriveSim::start(settings));
     let section = format!("[g]\ntype = drive\nclient_id = x\ntoken = {}\nendpoint = {}\n", sim.token(), sim.endpoint());
     fs::write(lab.config(), section).expect("written");

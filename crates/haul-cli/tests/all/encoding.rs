@@ -3,6 +3,7 @@
 
 use haul_core::encoding::Encoding;
 use haul_testkit::{
+    amount,
     boxsim::{self, BoxSim},
     drivesim::{self, DriveSim},
     dropboxsim::{self, Dropbox},
@@ -140,7 +141,7 @@ struct Service {
     hosts: Vec<(&'static str, SocketAddr)>,
     /// Where names alone lead to files, those can't be that would come back as others.
     strict: Option<&'static str>,
-    _running: Box<dyn Any>,
+    _running: Box<dyn Any + Send>,
 }
 
 fn services() -> Vec<Service> {
@@ -250,13 +251,13 @@ fn written(lab: &Lab, strict: Option<&str>) -> BTreeMap<String, Vec<u8>> {
 /// What rclone wrote to a cloud haul lists and reads by the names that it had, and the reverse.
 #[test]
 fn names_go_to_each_cloud_and_come_back_by_either_program() {
-    services().into_iter().for_each(go_and_come_back);
+    amount::each(services(), go_and_come_back);
 }
 
 /// The same where haul is told to encode names.
 #[test]
 fn names_go_to_buckets_and_come_back_by_either_program() {
-    buckets().into_iter().for_each(go_and_come_back);
+    amount::each(buckets(), go_and_come_back);
 }
 
 fn go_and_come_back(Service { kind, section, own, hosts, strict, _running }: Service) {

@@ -4,7 +4,7 @@ use haul_testkit::{
     attributes::{self, ctimes},
     folder::{self, noise, write},
     lab::{Lab, until},
-    peers,
+    peers, ports,
     relay::Road,
     sshd::{Setup, Sshd},
 };
@@ -624,9 +624,7 @@ fn where_no_port_is_to_be_had_all_goes_by_ssh_and_one_line_says_so() {
 #[test]
 fn content_goes_by_ssh_again_when_the_way_over_tcp_breaks() {
     let Some(relay) = peers::own("haul-relay") else { return };
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("an address").port().to_string();
-    drop(free);
+    let port = ports::free().expect("a port").to_string();
     let Some((server, lab, _)) = host_with_tcp("127.0.0.2", &format!("type = far\ntcp = {port}")) else { return };
     let cut = lab.path("cut");
     fs::write(&cut, "").expect("written");
@@ -656,4 +654,22 @@ fn content_goes_by_ssh_again_when_the_way_over_tcp_breaks() {
 fn a_far_end_that_says_what_comes_into_its_mind_writes_nothing_outside() {
     let Some(hostile) = peers::own("haul-hostile-far") else { return };
     crate::sftp::anything(|seed| format!("[far]\ntype = far\ncommand = {} {seed}\n", hostile.display()));
+}
+
+/// A list of its chunks would take all memory there is. Some file systems have no room for so large a file, and say so first.
+#[test]
+fn a_file_that_is_said_to_be_larger_than_any_is_refused() {
+    let Some(hostile) = peers::own("haul-hostile-far") else { return };
+    let lab = Lab::new(HAUL);
+    // What this one says of a file is its size: 2^63 bytes.
+    fs::write(lab.config(), format!("[far]\ntype = far\ncommand = {} 21\n", hostile.display())).expect("config");
+    let here = tempfile::tempdir().expect("a directory");
+    for to in [here.path(), &lab.path("dst")] {
+        let to = to.display().to_string();
+        let args = ["copy", "far:x", &to, "--low-level-retries=2", "--retries=1", "--timeout=2s"];
+        let ran = lab.haul(&args);
+        let told =
+            ["it is said to have 9223372036854775808 bytes: for a file as large as that raise", "no space left at "];
+        assert!(ran.code != 0 && told.iter().any(|told| ran.err.contains(told)), "{}", ran.err);
+    }
 }

@@ -298,7 +298,7 @@ fn names_mean_the_same_to_rclone() {
 
 #[test]
 fn a_killed_upload_goes_on_where_its_session_is() {
-    let drive = OneDrive::start(Settings { latency: std::time::Duration::from_millis(20), ..Settings::default() })
+    let drive = OneDrive::start(Settings { latency: std::time::Duration::from_millis(50), ..Settings::default() })
         .expect("started");
     let lab = lab(&drive);
     write(&lab.path("src/big"), &noise(1, 40 * MIB + 5), TIME);

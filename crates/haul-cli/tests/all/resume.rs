@@ -255,12 +255,14 @@ fn a_resumed_copy_between_stores_says_what_is_proved() {
         (false, &["copy"], Some("1 by crc64nvme")),
     ] {
         from.make("b", b"big", &Wanted { size: SIZE, seed: 1, mtime: Some("1600000000".into()), md5 });
-        to.bucket("b", None);
-        to.reset();
+        let afresh = || {
+            to.bucket("b", None);
+            to.reset();
+        };
         // The destination is one that gives checksums of its own.
         let source = if md5 { "c,provider=Other:b" } else { "c:b" };
         let args = [first, &[source, "d:b", "-v"]].concat();
-        assert!(kill_when(start(&lab, &args), || to.report().bytes_in >= 40 * MIB));
+        kill_in_time(|| start(&lab, &args), || to.report().bytes_in >= 40 * MIB, afresh);
         let ran = run(&lab, &args).ok();
         assert_eq!(ran.err.contains(notice), proved.is_none(), "{}", ran.err);
         let line = |name: &str| ran.err.lines().find(|line| line.starts_with(name)).map(str::to_string);
@@ -514,7 +516,7 @@ fn a_damaged_partial_file_costs_bytes_but_not_content() {
 #[test]
 fn two_of_one_job_at_once_are_both_right() {
     // So slow that the first isn't over when the second begins.
-    let (lab, sim) = cloud("5M");
+    let (lab, sim) = cloud("2M");
     let bytes = noise(1, 40 * MIB as usize);
     write(&lab.path("src/big"), &bytes, TIME);
     sim.bucket("b", None);

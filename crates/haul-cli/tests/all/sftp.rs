@@ -13,6 +13,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -419,13 +420,19 @@ pub fn anything(config: impl Fn(u64) -> String + Sync) {
         fs::write(lab.config(), config(seed)).expect("config");
         write(&lab.path("src/small"), b"content", TIME);
         write(&lab.path("src/large"), &noise(1, 3 * MIB), TIME);
-        for args in [["copy", "far:x", "@dst/in/deep"], ["copy", "@src", "far:x"], ["check", "@src", "far:x"]] {
-            let few = ["--low-level-retries=2", "--retries=1", "--timeout=5s"];
+        let attempt = |args: [&str; 3]| {
+            let few = ["--low-level-retries=2", "--retries=1", "--timeout=2s", "--contimeout=2s"];
             let ran = lab.haul(&[&args[..], &few].concat());
             let lines = ran.err.lines().filter(|line| line.starts_with("haul: ")).count();
             let panics = ran.err.contains("panicked") || ran.code > 100;
             assert!(!panics && lines <= 1, "seed {seed}, {args:?}: {} {}", ran.code, ran.err);
-        }
+        };
+        // At once: a far end that says nothing is waited for 20 s each time, whatever the flags say.
+        thread::scope(|scope| {
+            for args in [["copy", "far:x", "@dst/in/deep"], ["copy", "@src", "far:x"], ["check", "@src", "far:x"]] {
+                scope.spawn(move || attempt(args));
+            }
+        });
         let names = |path: &str| {
             let listed = fs::read_dir(lab.path(path)).into_iter().flatten().flatten();
             listed.map(|entry| entry.file_name().into_string().expect("a name")).collect::<Vec<_>>()

@@ -262,7 +262,7 @@ async fn parts_go_at_once_in_any_order_and_go_on_after_an_interruption() {
     let (upload, mut parts) = store.resumable().expect("it can").resume(&key, &token, sent, spec).await.expect("found");
     assert_eq!(parts.iter().map(|part| part.index).collect::<Vec<_>>(), [3, 1]);
     // Both wait until both are there.
-    sim.set(|settings| settings.latency = Duration::from_millis(300));
+    sim.set(|settings| settings.latency = Duration::from_secs(1));
     let (two, zero) = tokio::join!(part(&*upload, &bytes, 2), part(&*upload, &bytes, 0));
     sim.set(|settings| settings.latency = Duration::ZERO);
     parts.extend([two.expect("sent"), zero.expect("sent")]);

@@ -79,6 +79,15 @@ fn open(script: &Script, more: &[(&str, &str)]) -> (S3, Arc<Meters>) {
 }
 
 fn open_at(script: &Script, path: &str, more: &[(&str, &str)]) -> (S3, Arc<Meters>) {
+    open_with(script, path, more, Net::default())
+}
+
+/// One that waits a moment for an answer: for servers that give none.
+fn impatient(script: &Script) -> S3 {
+    open_with(script, "b", &[], Net { idle_timeout: Duration::from_millis(300), ..Net::default() }).0
+}
+
+fn open_with(script: &Script, path: &str, more: &[(&str, &str)], net: Net) -> (S3, Arc<Meters>) {
     let mut options: std::collections::BTreeMap<String, String> = [
         ("endpoint", script.endpoint.as_str()),
         ("access_key_id", "a"),
@@ -89,7 +98,6 @@ fn open_at(script: &Script, path: &str, more: &[(&str, &str)]) -> (S3, Arc<Meter
     .into();
     options.extend(more.iter().map(|(k, v)| (k.to_string(), v.to_string())));
     let meters = Arc::new(Meters::default());
-    let net = Net { idle_timeout: Duration::from_millis(300), ..Net::default() };
     let request = OpenRequest {
         remote: "r".into(),
         path: path.into(),
@@ -114,7 +122,7 @@ fn known(size: u64) -> WriteSpec {
 #[tokio::test]
 async fn silence_ends_in_a_timeout() {
     let script = script(vec![None]).await;
-    let (store, _) = open(&script, &[]);
+    let store = impatient(&script);
     let error = store.stat(&Key::new("k")).await.unwrap_err();
     assert_eq!((error.kind(), error.retry()), (ErrorKind::Timeout, Retry::Backoff));
     assert_eq!(error.to_string(), "k: stat: no answer within 300ms");
@@ -124,9 +132,9 @@ async fn silence_ends_in_a_timeout() {
 async fn a_cut_body_is_an_error_not_an_end() {
     let cut = "HTTP/1.1 200 OK\r\nconnection: close\r\netag: e\r\ncontent-length: 10\r\n\r\nabc".to_owned();
     let hang = "HTTP/1.1 200 OK\r\netag: e\r\ncontent-length: 10\r\n\r\nabc".to_owned();
-    for answer in [cut, hang] {
+    for (answer, hangs) in [(cut, false), (hang, true)] {
         let script = script(vec![Some(answer)]).await;
-        let (store, _) = open(&script, &[]);
+        let store = if hangs { impatient(&script) } else { open(&script, &[]).0 };
         let Body::Stream(mut body) = store.read(&Key::new("k"), None, None).await.unwrap().body else { panic!() };
         assert_eq!(&body.next().await.unwrap().unwrap()[..], b"abc");
         let error = body.next().await.unwrap().unwrap_err();

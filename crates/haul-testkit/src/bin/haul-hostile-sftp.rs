@@ -5,7 +5,7 @@
 //! thousand; `endless` lists the same names without an end; `garbage` answers with bytes that are no frame; `huge` announces a frame
 //! of two gigabytes; `strange` answers every question with another's answer; `more` gives more bytes than it was asked for; `silent`
 //! closes after its greeting; `mute` stays, and answers nothing; `deep` lists a directory in each directory. `slow` tells no lies: it
-//! copies `f`, of 100 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in two seconds and a half. `fuzz=SEED`
+//! copies `f`, of 200 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in three seconds and a half. `fuzz=SEED`
 //! says what comes into its mind, some hundred times.
 
 use haul_testkit::chance::Chance;
@@ -18,9 +18,9 @@ use std::{
 };
 
 /// Bytes of the file that is copied, and how long a MiB takes.
-const COPIED: u64 = 100 << 20;
+const COPIED: u64 = 200 << 20;
 const MIB: Duration = Duration::from_millis(20);
-const FORCED: Duration = Duration::from_millis(2500);
+const FORCED: Duration = Duration::from_millis(3500);
 
 /// Requests that `fuzz` answers.
 const REQUESTS: u32 = 400;

@@ -238,9 +238,14 @@ fn a_killed_add_of_a_large_file_leaves_nothing_in_the_cache() {
     fs::File::create(site.repo.join("big")).unwrap().set_len(1 << 30).unwrap();
     let mut command = site.lab.haul_command(&["dvc", "add", "big"]);
     let mut child = command.current_dir(&site.repo).stdout(Stdio::null()).spawn().unwrap();
-    // Its folder is made right before its copy is begun, which takes a while.
-    assert!(until(|| site.repo.join(".dvc/cache/files/md5").exists() || child.try_wait().unwrap().is_some()));
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    // The copy is open, under a hidden name or none, and takes a while.
+    let open = format!("/proc/{}/fd", child.id());
+    let copies = || {
+        let files = fs::read_dir(&open).into_iter().flatten().flatten();
+        let mut open = files.filter_map(|file| fs::read_link(file.path()).ok());
+        open.any(|path| path.starts_with(site.repo.join(".dvc/cache")))
+    };
+    assert!(until(|| copies() || child.try_wait().unwrap().is_some()));
     assert!(child.try_wait().unwrap().is_none(), "it was done before");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -77,7 +77,7 @@ fn a_signal_is_20() {
 
 #[test]
 fn files_that_vanish_are_24() {
-    let (cloud, lab) = cloud(&[("latency", "500ms")]);
+    let (cloud, lab) = cloud(&[("latency", "2s")]);
     let child = lab.start(&["rsync", "-a", "r:b/", "@d"]);
     assert!(until(|| cloud.report().requests.get("GetObject").is_some_and(|n| *n > 0)));
     cloud.bucket("b", None);

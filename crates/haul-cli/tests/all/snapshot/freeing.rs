@@ -104,14 +104,15 @@ fn a_killed_gc_leaves_all_versions_whole_and_the_next_completes_it() {
     site.write("src/kept", b"kept");
     site.haul(&["snapshot", "push", "@src", "c:b/s"]).ok();
     site.haul(&["snapshot", "forget", "--keep-last=1", "c:b/s"]).ok();
-    cloud.set(None, &[("latency", "150ms")]).unwrap();
+    // Each of its deletions takes so long that it can't be done before it is killed.
+    cloud.set(None, &[("latency", "0ms"), ("write-latency", "1s")]).unwrap();
     cloud.reset();
     let mut child = site.lab.start(&["snapshot", "gc", "c:b/s"]);
     assert!(until(|| cloud.report().of("DeleteObjects") >= 2 || child.try_wait().unwrap().is_some()));
     assert!(child.try_wait().unwrap().is_none(), "it was done before it could be killed");
     child.kill().unwrap();
     child.wait().unwrap();
-    cloud.set(None, &[("latency", "0ms")]).unwrap();
+    cloud.set(None, &[("write-latency", "0ms")]).unwrap();
     let contents = || cloud.keys("b").iter().filter(|key| key.starts_with(b"s/files/")).count();
     assert!(contents() > 3, "nothing was left to do");
     site.haul(&["snapshot", "check", "--verify=read", "c:b/s"]).ok();

@@ -139,7 +139,7 @@ fn a_pull_that_is_cut_short_leaves_folders_as_they_are_to_be() {
         }
         // One that isn't there yet.
         fs::remove_dir_all(out.join("private")).unwrap();
-        cloud.set(None, &[("latency", "40ms")]).unwrap();
+        cloud.set(None, &[("latency", "80ms")]).unwrap();
         let mut child = site.lab.start(&["snapshot", "pull", "c:b/s", "src", &at, "--transfers=2"]);
         assert!(until(|| names(&out.join("private")).len() > 2 || child.try_wait().unwrap().is_some()));
         // Nobody else looks into it, not while it is filled and not after a kill.

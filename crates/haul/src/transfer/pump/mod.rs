@@ -17,7 +17,7 @@ use crate::{
 };
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
-use haul_core::{Algo, Entry, Hashes, Result, job::Job, plan::Route};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Result, job::Job, plan::Route};
 use haul_store::{Body, Part, PartLimits, Relay, hashing};
 use reader::{Again, Piece, Reader};
 use std::{fs::File, ops::Range, sync::Arc};
@@ -68,6 +68,10 @@ const TURNS: u64 = 4;
 /// Parts of a file that go on from one store to the other at once, at least: as many as are needed where a connection is slow.
 const PASSING: u64 = 24;
 
+/// Chunks of a file at most, of which each is a number in memory: 512 TiB of 8 MiB each. Who says of a file that it is larger may say
+/// anything, and a list of its chunks would take all memory there is.
+const MOST_CHUNKS: u64 = 1 << 26;
+
 /// How chunks go.
 pub enum Along {
     /// Between a disk and a store, of which this is known.
@@ -111,6 +115,11 @@ pub fn part_size(job: &Job, limits: &PartLimits, size: Option<u64>, road: &Along
 /// be moved; what was under way has arrived then.
 pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
     let size = source.facts.size;
+    if !matches!(source.bytes, Bytes::Stream { .. }) && size.div_ceil(target.block) > MOST_CHUNKS {
+        let why =
+            format!("it is said to have {size} bytes: for a file as large as that raise --multi-thread-chunk-size");
+        return Err(Error::new(ErrorKind::Unsupported, "read", why));
+    }
     let Known { again, mut digest, unproved } = {
         let (file, streamed) = match &source.bytes {
             Bytes::File(file) => (Some(file.clone()), false),
