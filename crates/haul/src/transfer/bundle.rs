@@ -58,12 +58,14 @@ impl Mover {
         Ok(each.collect())
     }
 
-    async fn put(&self, orders: &[Order], files: Vec<Result<Moved>>) -> Vec<Result<Arrived>> {
-        let whole = |(order, file): (&Order, &Result<Moved>)| {
-            let Moved { facts, bytes, .. } = file.as_ref().ok()?;
-            Some(Small { key: order.to.clone(), spec: self.spec(order, facts), bytes: bytes.clone() })
+    async fn put(&self, orders: &[Order], mut files: Vec<Result<Moved>>) -> Vec<Result<Arrived>> {
+        let whole = |(order, file): (&Order, &mut Result<Moved>)| {
+            let Moved { facts, bytes, .. } = file.as_mut().ok()?;
+            // Nothing of them is held here while they go.
+            let bytes = std::mem::take(bytes);
+            Some(Small { key: order.to.clone(), spec: self.spec(order, facts), bytes })
         };
-        let small: Vec<Small> = orders.iter().zip(&files).filter_map(whole).collect();
+        let small: Vec<Small> = orders.iter().zip(&mut files).filter_map(whole).collect();
         let stored = match self.cx.dst.bundles() {
             Some(bundles) if !small.is_empty() => bundles.put(small).await,
             _ => Vec::new(),
@@ -90,10 +92,10 @@ impl Mover {
 
     /// What arrived, if it is what was sent.
     fn there(&self, order: &Order, moved: Moved, stored: Stored) -> Result<Arrived> {
-        let Moved { facts, bytes, hashes } = moved;
-        let bytes = bytes.len() as u64;
-        let proved = self.check_stored(bytes, &facts, &hashes, &stored)?;
-        Ok(Arrived { proved, ..self.arrived_as(order, facts, bytes, stored) })
+        let Moved { facts, hashes, .. } = moved;
+        let size = facts.size;
+        let proved = self.check_stored(size, &facts, &hashes, &stored)?;
+        Ok(Arrived { proved, ..self.arrived_as(order, facts, size, stored) })
     }
 }
 
