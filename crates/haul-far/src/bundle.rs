@@ -56,7 +56,7 @@ impl Far {
     /// Errors: the far end's; it can't be reached.
     async fn all(&self, kind: &'static str, request: Request) -> Result<Option<Answer>> {
         let (channel, folder) = self.opened().await?;
-        if !self.line.about.get().is_some_and(|about| about.bundles) {
+        if !self.line.about.get().is_some_and(|about| about.bundles && about.keeps) {
             return Ok(None);
         }
         let bytes = request.weight();

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
 use haul_store::{
     AttributesItem, Small, Stored, WriteSpec,
-    disk::Abandoned,
+    disk::{self, Abandoned},
     late::{self, Tells},
 };
 use rustix::io::Errno;
@@ -107,9 +107,9 @@ impl Batch<'_> {
         let mut stored = stored?;
         if let (Some(keep), Some(carried)) = (&spec.keep, &spec.carried) {
             let item = AttributesItem::carried_along(key, spec, keep, carried);
-            // It isn't looked at where attributes are carried.
-            let from: &Root = &self.local.root;
-            stored.unkept = attributes::existing(self.local, from, &item, true)?.unkept;
+            // It isn't looked at where attributes are carried. What is there has to get them, whoever waits.
+            let (from, waiting): (&Root, _) = (&self.local.root, disk::Waiting::default());
+            stored.unkept = attributes::of_item(self.local, from, &item, true, &waiting.watch())?.unkept;
         }
         Ok(stored)
     }

@@ -9,7 +9,7 @@ use crate::{
     spool::Gone,
     transfer::{Arrived, Order},
 };
-use haul_core::{ErrorKind, Kind, Result, attributes::What, event::Event, plan::Route};
+use haul_core::{Error, ErrorKind, Kind, Result, Retry, attributes::What, event::Event, plan::Route};
 use haul_store::{CopyHow, Small};
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -114,7 +114,7 @@ impl Executor {
                     self.alone(order, &claim).await;
                 }
             }
-            Way::Bundled => self.bundled(batch, &claim).await,
+            Way::Bundled => self.bundled(batch).await,
             Way::ByServer => self.by_server(batch, &claim).await,
         }
         self.moved.delete(false).await;
@@ -130,7 +130,7 @@ impl Executor {
     }
 
     /// Transfers small files together, and those alone that can't go so.
-    async fn bundled(&self, mut batch: Vec<Order>, claim: &Claim) {
+    async fn bundled(&self, mut batch: Vec<Order>) {
         self.carry_along(&mut batch).await;
         let answers = self.mover.bring_bundle(&batch).await;
         let bare = |(order, answer): (&Order, &Result<Arrived>)| answer.is_ok() && order.carried.is_none();
@@ -138,10 +138,14 @@ impl Executor {
         self.apply_attributes_of(&bare).await;
         for (mut order, answer) in batch.into_iter().zip(answers) {
             match answer {
-                Err(error) if error.kind() != ErrorKind::Cancelled || !self.ledger.stopping() => {
+                Err(error) if goes_alone(&error) && !self.ledger.stopping() => {
                     tracing::debug!(%error, key = %order.to, "goes alone");
-                    self.alone(&mut order, claim).await;
+                    // The bundle's claim is for all that are left.
+                    let claim = self.mover.budget.claim(self.mover.chunks(order.src.size), None);
+                    self.alone(&mut order, &claim).await;
                 }
+                // Nothing is wrong with it but that nobody brings it any more.
+                Err(error) if error.kind() == ErrorKind::Unsupported => self.ended(&order, Err(cancelled())),
                 answer => self.ended(&order, answer),
             }
         }
@@ -269,6 +273,15 @@ impl Executor {
         } else if self.job.moves() {
             self.moved.push(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
         }
+    }
+}
+
+/// True where bringing a small file alone may mend what failed: not if no space is left, nor if nobody can be reached for good.
+fn goes_alone(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::NoSpace => false,
+        ErrorKind::Unreachable | ErrorKind::Unauthenticated => error.retry() != Retry::Never,
+        _ => true,
     }
 }
 

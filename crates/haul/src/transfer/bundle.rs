@@ -11,7 +11,8 @@ impl Mover {
     /// True for a file that goes with others.
     pub fn is_bundled(&self, order: &Order) -> bool {
         let (src, dst) = (&self.cx.src, &self.cx.dst);
-        let small = order.src.kind == Kind::File && order.src.sized && order.src.size <= Small::MOST;
+        let named = !order.src.key.is_symlink() && !order.to.is_symlink();
+        let small = order.src.kind == Kind::File && named && order.src.sized && order.src.size <= Small::MOST;
         // What is there may be built upon, has permissions that stay, and goes where backups are.
         if !small || order.replaced.is_some() || order.kept || self.backup.is_on() || self.allowance.is_some() {
             return false;
