@@ -3,6 +3,7 @@
 
 mod answer;
 mod bundle;
+mod keys;
 mod pipe;
 mod port;
 mod room;

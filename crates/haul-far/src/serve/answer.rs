@@ -2,6 +2,7 @@
 
 use super::{
     Opened, Session, bundle,
+    keys::{far, near, near_each, near_entry, near_key},
     room::{Held, piece},
 };
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, future::ready, stream};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Retry, Version,
+    Algo, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Retry, Version,
     delta::{Cut, Cutter, Recipe},
     listing::Lost,
 };
@@ -161,28 +162,6 @@ async fn near_has_room(window: &Semaphore, bytes: usize) {
     if let Ok(room) = window.acquire_many(bytes).await {
         room.forget();
     }
-}
-
-/// A key of the near end's, as the store has it.
-pub(super) fn far(folder: &Opened, key: &Key) -> Key {
-    if folder.below.is_empty() { key.clone() } else { key.below(&folder.below) }
-}
-
-/// A key of the store's, as the near end has it.
-fn near_key(folder: &Opened, key: &Key) -> Key {
-    key.as_bytes().strip_prefix(&folder.below[..]).map_or_else(|| key.clone(), Key::new)
-}
-
-/// An error of the store's, with the near end's key.
-pub fn near(folder: &Opened, error: Error) -> Error {
-    match error.key().map(|key| near_key(folder, key)) {
-        Some(key) => error.with_key(&key),
-        None => error,
-    }
-}
-
-pub(super) fn near_entry(folder: &Opened, entry: Entry) -> Entry {
-    Entry { key: near_key(folder, &entry.key), ..entry }
 }
 
 /// Answers a request, whose content comes in `incoming`.
@@ -528,10 +507,6 @@ fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, 
         Some(domain) => Ok((source, domain.place)),
         None => Err(Error::new(ErrorKind::Unsupported, "copy", "it copies nothing by itself")),
     }
-}
-
-fn near_each<T>(folder: &Opened, answers: Vec<Result<T>>) -> Vec<Result<T>> {
-    answers.into_iter().map(|answer| answer.map_err(|error| near(folder, error))).collect()
 }
 
 /// What a file holds in pieces, of which nothing is remembered.

@@ -2,7 +2,7 @@
 
 use super::{
     Opened,
-    answer::{far, near_entry},
+    keys::{far, near_entry},
 };
 use crate::{crc64, message::Whole};
 use bytes::Bytes;
