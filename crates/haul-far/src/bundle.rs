@@ -1,7 +1,7 @@
 //! Many small files with one request: what a request costs by itself, and a task and a wait at either end, they share.
 
 use crate::{
-    Far, FarStore, crc64,
+    Far, FarStore, answers, crc64, crc64_of,
     list::near,
     message::{Answer, Request, Whole},
     open::weight,
@@ -11,54 +11,44 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use haul_core::{Algo, Entry, Error, Hashes, Key, Result, Version, hash::hash_bytes};
-use haul_store::{Bundles, Small, Stored, none_offered};
+use haul_core::{Algo, Entry, Hashes, Key, Result, Version, hash::hash_bytes};
+use haul_store::{Bundles, Small, Stored, offered};
 
 impl Bundles for FarStore {
     fn fetch(&self, wanted: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<(Entry, Bytes)>>> {
         Box::pin(async move {
-            let count = wanted.len();
             let keys: Vec<Key> = wanted.iter().map(|(key, _)| key.clone()).collect();
-            match self.far.all("READ", Request::GetAll(wanted)).await {
-                Ok(None) => none_offered(count, "read"),
-                Ok(Some(Answer::Files(files))) if files.len() == count => {
-                    keys.iter().zip(files).map(|(key, file)| proved(key, file?)).collect()
-                }
-                Ok(Some(_)) => each(count, &unexpected()),
-                Err(error) => each(count, &error),
-            }
+            let answer = self.far.all("READ", Request::GetAll(wanted)).await;
+            let files = answers(answer, keys.len(), |answer| match answer {
+                Answer::Files(files) => Some(files),
+                _ => None,
+            });
+            keys.iter().zip(files).map(|(key, file)| proved(key, file?)).collect()
         })
     }
 
     fn put(&self, files: Vec<Small>) -> BoxFuture<'_, Vec<Result<Stored>>> {
         Box::pin(async move {
-            let sent: Vec<_> = files
-                .iter()
-                .map(|file| (file.bytes.len() as u64, hash_bytes(&[Algo::Crc64Nvme], &file.bytes)))
-                .collect();
+            let sent = |file: &Small| (file.bytes.len() as u64, hash_bytes(&[Algo::Crc64Nvme], &file.bytes));
+            let sent: Vec<_> = files.iter().map(sent).collect();
             let told = |file: Small| Small { spec: upload::told(&file.spec), ..file };
-            let files = files.into_iter().map(told).collect();
-            match self.far.all("PUT", Request::PutAll(files)).await {
-                Ok(None) => none_offered(sent.len(), "write"),
-                Ok(Some(Answer::AllStored(answers))) if answers.len() == sent.len() => {
-                    sent.into_iter().zip(answers).map(|(sent, answer)| arrived(sent, answer?)).collect()
-                }
-                Ok(Some(_)) => each(sent.len(), &unexpected()),
-                Err(error) => each(sent.len(), &error),
-            }
+            let answer = self.far.all("PUT", Request::PutAll(files.into_iter().map(told).collect())).await;
+            let stored = answers(answer, sent.len(), |answer| match answer {
+                Answer::AllStored(stored) => Some(stored),
+                _ => None,
+            });
+            sent.into_iter().zip(stored).map(|(sent, stored)| arrived(sent, stored?)).collect()
         })
     }
 }
 
 impl Far {
-    /// Asks for many files at once; `None` of a far end that knows no such request.
+    /// Asks for many files at once.
     ///
-    /// Errors: the far end's; it can't be reached.
-    async fn all(&self, kind: &'static str, request: Request) -> Result<Option<Answer>> {
+    /// Errors: `Unsupported` of a far end that knows no such request; its own; it can't be reached.
+    async fn all(&self, kind: &'static str, request: Request) -> Result<Answer> {
         let (channel, folder) = self.opened().await?;
-        if !self.line.about.get().is_some_and(|about| about.bundles && about.keeps) {
-            return Ok(None);
-        }
+        offered(self.line.about.get().filter(|about| about.takes_bundles()), "copy")?;
         let bytes = request.weight();
         // Closed never.
         let _room = self.line.on_the_way.acquire_many(weight(bytes)).await.ok();
@@ -66,13 +56,8 @@ impl Far {
         let asked = channel.room(bytes).await.ask_in_turn(folder, &request).await?;
         // Its bytes are on their way, and not held here besides.
         drop(request);
-        Ok(Some(asked.answer().await?))
+        asked.answer().await
     }
-}
-
-/// One error for each of so many.
-fn each<T>(count: usize, error: &Error) -> Vec<Result<T>> {
-    (0..count).map(|_| Err(error.to_report())).collect()
 }
 
 /// A file that came, if it is what was asked for and sent.
@@ -81,7 +66,7 @@ fn proved(key: &Key, file: Whole) -> Result<(Entry, Bytes)> {
     if entry.key != *key || entry.size != bytes.len() as u64 {
         return Err(unexpected());
     }
-    match crc64(&hash_bytes(&[Algo::Crc64Nvme], &bytes)) == sent {
+    match crc64_of(&bytes) == sent {
         true => Ok((near(entry), bytes)),
         false => Err(other_bytes("read")),
     }

@@ -62,6 +62,11 @@ pub struct About {
 }
 
 impl About {
+    /// It takes many small files with one request, with their attributes.
+    pub fn takes_bundles(&self) -> bool {
+        self.bundles && self.keeps
+    }
+
     /// What both ends do about compression on this end's first pipe, where the near end wishes this.
     pub fn agreed(&self, wished: Packing) -> Packing {
         if self.packs { self.agreed_further(wished) } else { Packing::default() }

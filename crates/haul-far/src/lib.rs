@@ -1,6 +1,6 @@
 //! haul at both ends (`far`): the store contract over a pair of pipes, such as a session of ssh gives. The near end ([`KIND`]) is a store like any
-//! other; the far end ([`serve`]) answers with a store of its own machine. Many requests are under way at once, and a small file is one
-//! of them, so that thousands of files cost few round trips.
+//! other; the far end ([`serve`]) answers with a store of its own machine. Many requests are under way at once, and many
+//! small files are one of them, so that thousands of files cost few round trips.
 
 mod bundle;
 mod channel;
@@ -36,6 +36,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Retry, Version,
     attributes::Carried,
     delta::{Cut, Recipe},
+    hash::hash_bytes,
 };
 use haul_store::{
     Admin, Attributed, AttributesBatch, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes,
@@ -260,9 +261,7 @@ impl Store for FarStore {
 
     fn bundles(&self) -> Option<&dyn Bundles> {
         // Before it has said anything of itself nobody knows.
-        Some(self)
-            .filter(|_| self.far.line.about.get().is_none_or(|about| about.bundles))
-            .map(|own| own as &dyn Bundles)
+        Some(self).filter(|_| self.far.line.about.get().is_none_or(About::takes_bundles)).map(|own| own as &dyn Bundles)
     }
 }
 
@@ -343,10 +342,14 @@ impl FarStore {
         (count, request): (usize, Request),
         each: impl Fn(Answer) -> Option<Vec<Result<T>>>,
     ) -> Vec<Result<T>> {
-        let answer = self.far.ask(kind, request).await;
-        let answers = answer.and_then(|answer| each(answer).filter(|all| all.len() == count).ok_or_else(unexpected));
-        answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.to_report())).collect())
+        answers(self.far.ask(kind, request).await, count, each)
     }
+}
+
+/// What was answered about each of `count`, made of one answer by `each`; its error for all where there is none.
+fn answers<T>(answer: Result<Answer>, count: usize, each: impl Fn(Answer) -> Option<Vec<Result<T>>>) -> Vec<Result<T>> {
+    let answers = answer.and_then(|answer| each(answer).filter(|all| all.len() == count).ok_or_else(unexpected));
+    answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.to_report())).collect())
 }
 
 impl Inodes for FarStore {
@@ -414,6 +417,11 @@ impl Admin for FarStore {
     fn sync(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.far.done("SYNC", Request::Sync))
     }
+}
+
+/// CRC-64/NVME of bytes.
+fn crc64_of(bytes: &[u8]) -> u64 {
+    crc64(&hash_bytes(&[Algo::Crc64Nvme], bytes))
 }
 
 /// CRC-64/NVME among hashes.

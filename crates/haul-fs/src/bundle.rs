@@ -2,7 +2,7 @@
 
 use super::{
     Local, attributes,
-    dir::{Dir, Root},
+    dir::{OfLast, Root},
     error::{changed, check_file, fail, fail_close, fail_write},
     hidden::{Owner, Suffix},
     meta,
@@ -70,13 +70,13 @@ struct Batch<'a> {
     local: &'a Local,
     /// They are made without a name first.
     nameless: bool,
-    /// The directory of the last one, and when files there tell of errors.
-    late: Option<(Dir, Tells)>,
+    /// When files of a directory tell of errors.
+    late: OfLast<Tells>,
 }
 
 /// See [`haul_store::Bundles::put`]; runs on the pool. Where no space is left, those after that are not begun.
 pub(super) fn put(local: &Local, files: &[Small], abandoned: &Abandoned) -> Vec<Result<Stored>> {
-    let (mut batch, mut full) = (Batch { local, nameless: true, late: None }, false);
+    let (mut batch, mut full) = (Batch { local, nameless: true, late: OfLast::default() }, false);
     let each = files.iter().map(|file| {
         abandoned.check(upload::OP, &file.key)?;
         if full {
@@ -131,17 +131,12 @@ impl Batch<'_> {
         let target = &hidden.file;
         upload::write_whole(target, bytes, spec.sparse).map_err(|e| fail(upload::OP, key, e))?;
         let own = spec.meta.as_deref();
-        match (own, spec.mtime) {
-            (Some(meta), mtime) => meta::apply(upload::OP, key, target, meta, mtime, spec.keep_setid)?,
-            (None, Some(_)) => rustix::fs::futimens(target, &meta::times(None, spec.mtime)).map_err(error)?,
-            (None, None) => {}
-        }
+        upload::set_facts(key, target, own, spec.mtime, spec.keep_setid)?;
         let forced = if spec.fsync { rustix::fs::fsync(target) } else { Ok(()) };
         // Also after fsync, which some file systems don't know.
-        let tells = self.tells(&hidden.dir);
+        let tells = self.late.get(&hidden.dir, |dir| self.local.late.tells(dir));
         forced.and_then(|()| late::ask(target, tells)).map_err(|errno| fail_close(upload::OP, key, errno))?;
-        let keep_mode =
-            (!spec.is_private() && meta::meta_mode(own, spec.keep_setid).is_none()).then_some::<&OwnedFd>(target);
+        let keep_mode = upload::takes_mode(spec, own).then_some::<&OwnedFd>(target);
         self.local.made.publish((upload::OP, key), (&hidden.dir, key.name()), || {
             place::settle_hidden(upload::OP, key, hidden, spec, keep_mode)
         })?;
@@ -151,17 +146,6 @@ impl Batch<'_> {
         // After it has its name, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(target, meta::FACTS).ok().map(|st| meta::version(&st));
         Ok(Stored { version, size: bytes.len() as u64, ..Stored::default() })
-    }
-
-    fn tells(&mut self, dir: &Dir) -> Tells {
-        match &self.late {
-            Some((last, tells)) if Dir::ptr_eq(last, dir) => *tells,
-            _ => {
-                let tells = self.local.late.tells(dir);
-                self.late = Some((dir.clone(), tells));
-                tells
-            }
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{
     Local, append, attributes,
     content::Bytes,
-    dir::{Dir, Root},
+    dir::{Dir, OfLast, Root},
     error::{changed, check_file, fail, fail_close, source_error, target_error},
     hidden::{Owner, Suffix, temp_name},
     meta,
@@ -48,10 +48,10 @@ struct Batch<'a> {
     nameless: bool,
     /// A file found no room: those after it would each fail the same way.
     full: bool,
-    /// The directory of the last target, and when files there tell of errors.
-    late: Option<(Dir, Tells)>,
-    /// The same, and what its default ACL gives to new files.
-    default: Option<(Dir, Option<u32>)>,
+    /// When files of a directory tell of errors.
+    late: OfLast<Tells>,
+    /// What its default ACL gives to new files.
+    default: OfLast<Option<u32>>,
     /// Directories in which files appeared that are to be on the device before this batch is answered.
     settled: Vec<(Vec<u8>, Dir)>,
 }
@@ -239,7 +239,9 @@ impl Batch<'_> {
         let mut own_mode = meta::meta_mode(meta, spec.keep_setid).is_some();
         match (attributes::keeper(self.local, spec), meta) {
             (Some(keeper), _) => {
-                let default = keeper.goes_by_default().then(|| self.default_of(&hidden.dir));
+                let default = keeper
+                    .goes_by_default()
+                    .then(|| self.default.get(&hidden.dir, |dir| attributes::default_permissions(dir, b".")));
                 let keeper = attributes::Keeper { default, ..keeper };
                 let replaced = keeper.replaced(&hidden.dir, item.to.name());
                 stored.unkept =
@@ -259,37 +261,14 @@ impl Batch<'_> {
             rustix::fs::fsync(target).map_err(target_error(item))?;
         }
         // Also after fsync, which some file systems don't know.
-        late::ask(target, self.tells(&hidden.dir)).map_err(|errno| fail_close(OP, &item.to, errno))?;
+        let tells = self.late.get(&hidden.dir, |dir| self.local.late.tells(dir));
+        late::ask(target, tells).map_err(|errno| fail_close(OP, &item.to, errno))?;
         let place = (&hidden.dir, item.to.name());
         self.local
             .made
             .publish((OP, &item.to), place, || place::settle_hidden(OP, &item.to, hidden, spec, keep_mode))?;
         self.settled(item, &hidden.dir);
         Ok(stored)
-    }
-
-    /// What the default ACL of a directory gives to new files: asked once for those that follow each other, since on a network it is a
-    /// request.
-    fn default_of(&mut self, dir: &Dir) -> Option<u32> {
-        match &self.default {
-            Some((last, default)) if Dir::ptr_eq(last, dir) => *default,
-            _ => {
-                let default = attributes::default_permissions(dir, b".");
-                self.default = Some((dir.clone(), default));
-                default
-            }
-        }
-    }
-
-    fn tells(&mut self, dir: &Dir) -> Tells {
-        match &self.late {
-            Some((last, tells)) if Dir::ptr_eq(last, dir) => *tells,
-            _ => {
-                let tells = self.local.late.tells(dir);
-                self.late = Some((dir.clone(), tells));
-                tells
-            }
-        }
     }
 
     /// Remembers a directory that got a name, where names are to be on the device too.

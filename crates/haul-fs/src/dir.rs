@@ -318,6 +318,29 @@ pub(super) fn unlink(dir: &Dir, name: &[u8], is_dir: bool) -> Result<()> {
     rustix::fs::unlinkat(dir, name, if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
 }
 
+/// What was found out of the last directory: asked once for files that follow each other there, since on a network it is a request.
+pub(super) struct OfLast<T>(Option<(Dir, T)>);
+
+impl<T> Default for OfLast<T> {
+    fn default() -> Self {
+        OfLast(None)
+    }
+}
+
+impl<T: Copy> OfLast<T> {
+    /// What is known of this directory, or is asked now.
+    pub fn get(&mut self, dir: &Dir, ask: impl FnOnce(&Dir) -> T) -> T {
+        match &self.0 {
+            Some((last, known)) if Dir::ptr_eq(last, dir) => *known,
+            _ => {
+                let found = ask(dir);
+                self.0 = Some((dir.clone(), found));
+                found
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

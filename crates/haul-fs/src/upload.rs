@@ -12,7 +12,7 @@ use super::{
 };
 use futures::future::{BoxFuture, ready};
 use haul_core::{
-    Algo, Error, ErrorKind, Hashes, Key, Result, Version,
+    Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
     delta::{Cut, Recipe, Run},
     plan::Replace,
 };
@@ -220,18 +220,13 @@ impl Inner {
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime);
         meta::check_time(OP, &self.key, mtime)?;
-        if let Some(meta) = meta {
-            meta::apply(OP, &self.key, file, meta, mtime, self.spec.keep_setid)?;
-        } else if mtime.is_some() {
-            rustix::fs::futimens(file, &meta::times(None, mtime)).map_err(error)?;
-        }
+        set_facts(&self.key, file, meta, mtime, self.spec.keep_setid)?;
         self.check_kept(&st)?;
         if self.spec.drop_cache {
             let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
         }
         if let Some(temp) = &self.place.temp {
-            let keep_mode =
-                (!self.spec.is_private() && meta::meta_mode(meta, self.spec.keep_setid).is_none()).then_some(file);
+            let keep_mode = takes_mode(&self.spec, meta).then_some(file);
             let name = self.key.name();
             self.local.made.publish((OP, &self.key), (&self.place.dir, name), || {
                 place::settle(OP, &self.key, (&self.place.dir, &temp[..], name), &self.spec.replace, keep_mode)
@@ -264,6 +259,28 @@ fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
     let size = sizes.values().sum();
     check_size(key, spec, size)?;
     Ok(size)
+}
+
+/// Sets the time of a file, and what metadata says of it.
+pub(super) fn set_facts(
+    key: &Key,
+    file: impl AsFd,
+    meta: Option<&Meta>,
+    mtime: Option<Mtime>,
+    keep_setid: bool,
+) -> Result<()> {
+    match meta {
+        Some(meta) => meta::apply(OP, key, file, meta, mtime, keep_setid),
+        None if mtime.is_some() => {
+            rustix::fs::futimens(file, &meta::times(None, mtime)).map_err(|errno| fail_write(OP, key, errno))
+        }
+        None => Ok(()),
+    }
+}
+
+/// True for a file that has no permissions of its own, and takes those of the one that it replaces.
+pub(super) fn takes_mode(spec: &WriteSpec, meta: Option<&Meta>) -> bool {
+    !spec.is_private() && meta::meta_mode(meta, spec.keep_setid).is_none()
 }
 
 /// Refuses another number of bytes than what was promised.
