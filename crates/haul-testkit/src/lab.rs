@@ -115,6 +115,36 @@ impl Lab {
         self.path("rclone.conf")
     }
 
+    /// The folder of the journals of jobs that were not done; it need not be there.
+    pub fn jobs(&self) -> PathBuf {
+        self.path("home/.local/state/haul/jobs")
+    }
+
+    /// The journals of jobs that were not done.
+    pub fn journals(&self) -> Vec<PathBuf> {
+        let all = fs::read_dir(self.jobs()).into_iter().flatten().flatten();
+        all.map(|journal| journal.path()).collect()
+    }
+
+    /// The bytes of all journals.
+    pub fn journaled(&self) -> u64 {
+        self.journals().iter().filter_map(|journal| Some(fs::metadata(journal).ok()?.len())).sum()
+    }
+
+    /// Waits until a journal is there and grows no more: what a run's last answers said is written soon after they came, not with them.
+    ///
+    /// Panics if that doesn't happen.
+    pub fn journals_rest(&self) {
+        let mut before = 0;
+        let rest = until(|| {
+            let now = self.journaled();
+            let rest = now > 0 && now == before;
+            before = now;
+            rest
+        });
+        assert!(rest, "the journal doesn't rest");
+    }
+
     /// A command that sees nothing of this machine's home, configuration and variables.
     pub fn command(&self, program: &Path) -> Command {
         // By its path: one that must be looked for in a new environment's PATH is started by a copy of this process, all of whose

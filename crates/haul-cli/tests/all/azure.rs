@@ -110,6 +110,7 @@ fn a_killed_upload_goes_on_with_the_blocks_that_arrived() {
         front.hold_after(3);
         let mut child = lab.start(&["copy", &src, &dst]);
         assert!(until(|| front.answered() == before + 3));
+        lab.journals_rest();
         child.kill().expect("killed");
         child.wait().expect("ended");
         front.go_on();
@@ -120,12 +121,12 @@ fn a_killed_upload_goes_on_with_the_blocks_that_arrived() {
         );
         let ran = lab.haul(&["copy", &src, &dst, "-v"]).ok();
         lab.haul(&["check", "--download", &src, &dst]).ok();
-        let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs"));
-        assert_eq!(jobs.map_or(0, Iterator::count), 0, "a journal is left");
+        assert_eq!(lab.journals().len(), 0, "a journal is left");
+        // A block of the run that was killed may have been on its way and count here; of the 8, the first of each run goes twice: it
+        // finds out that Azurite looks at no CRC-64.
         let sent = front.answered() - before - 3;
-        // The first of each run finds out that Azurite looks at no CRC-64.
-        assert!((5..=9).contains(&sent) && ran.err.contains("GetBlockList 1"), "{sent}: {}", ran.err);
-        sent < 9
+        assert!(sent >= 5, "{sent}: {}", ran.err);
+        sent < 9 && ran.err.contains("GetBlockList 1")
     });
     assert!(goes_on, "no block was kept");
 }

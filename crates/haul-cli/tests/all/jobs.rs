@@ -16,10 +16,6 @@ fn store(lab: &Lab, name: &str) -> Arc<dyn Store> {
     disk::open(&lab.path(name), Default::default())
 }
 
-fn journals(lab: &Lab) -> PathBuf {
-    lab.path("home/.local/state/haul/jobs")
-}
-
 fn id(lab: &Lab) -> JobId {
     JobId::new(Verb::Copy, &*store(lab, "src"), &*store(lab, "dst"), &FilterSpec::default(), None)
 }
@@ -57,7 +53,7 @@ fn killed_on(host: &str, argv: &[&str], complete: bool) -> (Lab, PathBuf) {
             begun: Mtime::new(1_800_000_000, 0),
             host: host.into(),
         };
-        let journal = Journal::open(&journals(&lab), &id(&lab), job).unwrap();
+        let journal = Journal::open(&lab.jobs(), &id(&lab), job).unwrap();
         let key = Key::new("big");
         let version = Version::new("of another time");
         let opened = Opened { from: key.clone(), version, size: 3000, to: key, part_size: 1000, token };
@@ -117,7 +113,7 @@ fn resume_runs_the_command_again_in_its_folder() {
     assert_eq!(fs::read(lab.path("dst/big")).unwrap(), [7; 3000]);
     // It was of another version of the source, so it could not be gone on with.
     assert!(!partial.exists());
-    assert_eq!(fs::read_dir(journals(&lab)).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(lab.jobs()).unwrap().count(), 0);
 }
 
 #[test]
@@ -132,7 +128,7 @@ fn clean_removes_what_was_sent_and_forgets_the_job() {
     assert!(!partial.exists());
     assert_eq!(fs::read_dir(lab.path("dst")).unwrap().count(), 1);
     assert_eq!(lab.haul(&["jobs"]).ok().out, "");
-    assert_eq!(fs::read_dir(journals(&lab)).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(lab.jobs()).unwrap().count(), 0);
 }
 
 #[test]
@@ -145,7 +141,7 @@ fn what_cant_be_done_is_told() {
     let secrets = secrets.replace("':s3,\u{2026}:b'", ":s3,\u{2026}:b");
     let ran = lab.haul(&["resume", &id.to_string()]).code(1);
     assert_eq!(ran.err.trim_end(), format!("haul: {secrets}"));
-    let forget = journals(&lab).join(format!("{id}.journal"));
+    let forget = lab.jobs().join(format!("{id}.journal"));
     let forget = format!("{secrets} (to forget it with what it left, delete {})", forget.display());
     says(&lab.haul(&["jobs", "clean"]).code(1), &forget);
     assert!(partial.exists());
@@ -154,7 +150,7 @@ fn what_cant_be_done_is_told() {
     assert_eq!(lab.haul(&["jobs", "clean", "nosuch"]).code(2).err.trim_end(), format!("haul: {unknown}"));
     let nowhere = "haul: no directory for journals: set one with --state-dir";
     assert_eq!(lab.haul(&["jobs", "--state-dir", ""]).code(2).err.trim_end(), nowhere);
-    let damaged = journals(&lab).join("00.journal");
+    let damaged = lab.jobs().join("00.journal");
     fs::write(&damaged, "HAULJRNL").unwrap();
     let ran = lab.haul(&["jobs"]).code(1);
     let line = format!("{} is damaged and doesn't say of which job it is: delete it", damaged.display());
@@ -169,7 +165,7 @@ fn another_machines_job_is_left_to_it() {
     assert!(lab.haul(&["jobs"]).ok().out.ends_with("haul copy src dst  (on node7)\n"));
     let ran = lab.haul(&["jobs", "clean"]).ok();
     says(&ran, &format!("job {id} is node7's and may be running there: run haul jobs clean there, or name the job"));
-    assert!(partial.exists() && journals(&lab).join(format!("{id}.journal")).exists());
+    assert!(partial.exists() && lab.jobs().join(format!("{id}.journal")).exists());
     lab.haul(&["jobs", "clean", &id.to_string()]).ok();
     assert!(!partial.exists());
     // Gone on with here, it is this machine's.
@@ -214,7 +210,7 @@ fn a_disk_that_is_not_there_forgets_nothing() {
 fn a_job_is_resumed_once_at_a_time() {
     let (lab, partial) = killed(&["copy", "src", "dst"], true);
     let id = id(&lab).to_string();
-    let file = fs::File::open(journals(&lab).join(format!("{id}.journal"))).unwrap();
+    let file = fs::File::open(lab.jobs().join(format!("{id}.journal"))).unwrap();
     // Another that has begun, and one that begins after this one has looked.
     for (way, lock) in [("before", fs::File::lock as fn(&fs::File) -> _), ("meanwhile", fs::File::lock_shared)] {
         lock(&file).unwrap();
@@ -233,8 +229,8 @@ fn a_job_is_resumed_once_at_a_time() {
 #[test]
 fn an_empty_journal_is_no_job() {
     let lab = Lab::new(HAUL);
-    fs::create_dir_all(journals(&lab)).unwrap();
-    fs::write(journals(&lab).join("00.journal"), "").unwrap();
+    fs::create_dir_all(lab.jobs()).unwrap();
+    fs::write(lab.jobs().join("00.journal"), "").unwrap();
     for args in [&["jobs"][..], &["jobs", "clean"]] {
         let ran = lab.haul(args).ok();
         assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""), "{args:?}");

@@ -10,7 +10,7 @@ use haul_testkit::{
 };
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command},
 };
 
@@ -99,19 +99,11 @@ fn interrupt(child: &Child) {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
 }
 
-fn jobs(lab: &Lab) -> PathBuf {
-    lab.path("home/.local/state/haul/jobs")
-}
-
-fn journal(lab: &Lab) -> PathBuf {
-    fs::read_dir(jobs(lab)).unwrap().next().expect("a journal").unwrap().path()
-}
-
 /// No journal is left, and no hidden file in `folder`.
 #[track_caller]
 fn assert_clean(lab: &Lab, folder: Option<&Path>) {
     let left = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
-    assert_eq!(left(&jobs(lab)), 0, "a journal is left");
+    assert_eq!(lab.journals().len(), 0, "a journal is left");
     if let Some(folder) = folder {
         assert_eq!(left(folder), 1, "a partial file is left in {}", folder.display());
     }
@@ -468,7 +460,7 @@ fn a_damaged_journal_costs_bytes_but_not_content() {
     let (lab, sim, bytes) = half_uploaded("80M");
     let mut dice = Dice::new(4);
     for round in 0..rounds(8, 16) {
-        let path = journal(&lab);
+        let path = lab.journals().pop().expect("a journal");
         let mut content = fs::read(&path).unwrap();
         let at = dice.below(content.len() as u64) as usize;
         match round % 2 {
@@ -546,7 +538,7 @@ fn a_state_folder_that_cant_be_written_costs_a_notice() {
     assert_eq!(sim.keys("b").len(), 2);
     sim.bucket("b", None);
     let ran = run(&lab, &["copy", "@src", "c:b", "--no-journal"]).ok();
-    assert!(!ran.err.contains("No journal") && !jobs(&lab).exists(), "{}", ran.err);
+    assert!(!ran.err.contains("No journal") && !lab.jobs().exists(), "{}", ran.err);
 }
 
 #[test]
@@ -557,10 +549,8 @@ fn an_upload_to_a_real_server_goes_on() {
     let bucket = minio.bucket("resume");
     let (there, bytes) = (format!("m:{bucket}"), noise(1, SIZE as usize));
     write(&lab.path("src/big"), &bytes, TIME);
-    let size = || fs::metadata(journal(&lab)).map_or(0, |m| m.len());
-    let one_journal = || jobs(&lab).read_dir().is_ok_and(|mut all| all.next().is_some());
     // Some parts were noted.
-    assert!(kill_when(start(&lab, &["copy", "@src", &there, "--bwlimit=40M"]), || one_journal() && size() > 1_200));
+    assert!(kill_when(start(&lab, &["copy", "@src", &there, "--bwlimit=40M"]), || lab.journaled() > 1_200));
     let ran = run(&lab, &["copy", "@src", &there]).ok();
     let parts = SIZE.div_ceil(PART);
     let sent = ran.err.split("UploadPart ").nth(1).and_then(|rest| rest.split(')').next()?.parse::<u64>().ok());

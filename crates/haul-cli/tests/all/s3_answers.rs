@@ -15,7 +15,6 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
     process::Stdio,
     sync::mpsc,
     thread,
@@ -34,11 +33,6 @@ const PARTS: [&str; 5] = [
 ];
 /// A failure is not tried again.
 const ONCE: [&str; 2] = ["--retries=1", "--low-level-retries=1"];
-
-fn journals(lab: &Lab) -> Vec<PathBuf> {
-    let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs"));
-    jobs.map_or_else(|_| Vec::new(), |all| all.map(|entry| entry.unwrap().path()).collect())
-}
 
 const ROLE: &str = "AssumeRole";
 const GIVEN: &str = "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId>\
@@ -152,7 +146,7 @@ fn takes_uploads_in_parts(server: &Server) {
         let copy = ["copy", "@src", &there];
         lab.haul(&[&copy[..], &flags, &ONCE].concat()).ok();
         assert_eq!(proxy.counts().get("CompleteMultipartUpload"), Some(&1), "{on}");
-        let noted = || journals(&lab).first().and_then(|j| fs::metadata(j).ok()).is_some_and(|m| m.len() > 1_000);
+        let noted = || lab.journaled() > 1_000;
         let sends = || noted() && proxy.counts().get("UploadPart") > Some(&2);
         let over = || proxy.counts().contains_key("CompleteMultipartUpload");
         // A busy machine may look too late, and what was sent last may complete the upload after the kill: then it begins afresh.
@@ -177,7 +171,7 @@ fn takes_uploads_in_parts(server: &Server) {
         assert_eq!(resumed, Some((Some(1), None)), "{on}: not resumed, or no run was killed in time");
         lab.haul(&["copyto", &format!("{there}/big"), "@back"]).ok();
         assert!(fs::read(lab.path("back")).unwrap() == bytes, "{on}");
-        assert!(journals(&lab).is_empty(), "{on}");
+        assert!(lab.journals().is_empty(), "{on}");
     });
 }
 

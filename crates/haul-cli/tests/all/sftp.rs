@@ -328,13 +328,9 @@ fn a_killed_run_leaves_no_connection_and_the_next_goes_on() {
             .filter_map(|name| Some((name.file_name().into_string().ok()?, name.metadata().ok()?.len())))
             .collect::<Vec<_>>()
     };
-    let journal = || {
-        let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs")).into_iter().flatten().flatten();
-        jobs.filter_map(|job| Some(job.metadata().ok()?.len())).sum::<u64>()
-    };
     let mut first = 0;
     let parts_are_noted = || {
-        let now = journal();
+        let now = lab.journaled();
         first = if first == 0 { now } else { first };
         now > first + 300
     };

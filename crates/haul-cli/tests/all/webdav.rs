@@ -48,17 +48,7 @@ fn a_killed_upload_goes_on_with_the_chunks_that_arrived() {
     let mut child = lab.start(&["copy", "@src", "c:d"]);
     // An answer that came is in the journal soon after; the last of them may not be.
     assert!(until(|| server.taken().len() == 6));
-    let journal = || {
-        let jobs = fs::read_dir(lab.path("home/.local/state/haul/jobs")).into_iter().flatten().flatten();
-        jobs.filter_map(|job| Some(job.metadata().ok()?.len())).sum::<u64>()
-    };
-    let mut before = 0;
-    assert!(until(|| {
-        let now = journal();
-        let still = now > 0 && now == before;
-        before = now;
-        still
-    }));
+    lab.journals_rest();
     child.kill().expect("killed");
     child.wait().expect("ended");
     server.go_on();
@@ -69,11 +59,7 @@ fn a_killed_upload_goes_on_with_the_chunks_that_arrived() {
     let sent = server.taken().len() - 6;
     assert!((CHUNKS - 3..=CHUNKS).contains(&sent), "{sent} chunks of {CHUNKS} were sent again");
     assert_eq!(fs::read_dir(server.uploads()).expect("uploads").count(), 0);
-    assert_eq!(
-        fs::read_dir(lab.path("home/.local/state/haul/jobs")).map_or(0, Iterator::count),
-        0,
-        "a journal is left"
-    );
+    assert_eq!(lab.journals().len(), 0, "a journal is left");
     // What rclone sees is what was sent, time and all.
     lab.rclone(&["check", "--download", "@src", "c:d"]).ok();
     assert_eq!(lab.rclone(&["lsf", "-R", "--format", "pst", "c:"]).ok().out.matches("2020-09-13").count(), 2);
