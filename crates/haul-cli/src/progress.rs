@@ -310,6 +310,9 @@ impl State {
                 counts.errors += u64::from(error.kind() != ErrorKind::Cancelled);
                 return self.moving.remove(step);
             }
+            Event::RangeDone { step } => {
+                self.moving.remove(step);
+            }
             Event::Skipped { step } => {
                 counts.total_transfers = counts.total_transfers.saturating_sub(1);
                 return self.moving.remove(step);

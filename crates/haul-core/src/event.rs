@@ -159,6 +159,11 @@ pub enum Event {
         /// The hash that proved it equal, if one did.
         proved: Option<crate::Algo>,
     },
+    /// A transfer that was a range of a file is at the destination. The file isn't yet: other processes transfer other ranges.
+    RangeDone {
+        /// Its number.
+        step: StepId,
+    },
     /// A transfer failed for good.
     Failed {
         /// Its number.
@@ -302,6 +307,7 @@ mod tests {
                 Event::Renamed { from: key, to: other },
                 Event::Error(error),
                 Event::Notice { key: about, message: text },
+                Event::RangeDone { step },
             ]
         })
     }
@@ -330,6 +336,7 @@ mod tests {
             Event::Renamed { .. } => 18,
             Event::Error(_) => 19,
             Event::Notice { .. } => 20,
+            Event::RangeDone { .. } => 21,
         }
     }
 

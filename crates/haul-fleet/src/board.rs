@@ -1,7 +1,8 @@
 //! The job's folder in its store: the only thing that workers share.
 //!
-//! `cancelled`, `done/SHARD`, `idle/WORKER`, `signs/WORKER`, `shards/SHARD/NUMBER`, `spec`. One listing shows all of it. Only `spec`
-//! and the records of shards matter; what is in `done` saves questions, and each sign belongs to its worker.
+//! `cancelled`, `done/SHARD`, `failed/SHARD`, `idle/WORKER`, `signs/WORKER`, `shards/SHARD/NUMBER`, `spec`. One listing shows all of
+//! it. Only `spec` and the records of shards matter; what is in `done` saves questions, what is in `failed` saves work on files that
+//! are lost already, and each sign belongs to its worker.
 
 use crate::{
     outcome::Outcome,
@@ -43,6 +44,8 @@ pub struct View {
     pub is_job: bool,
     /// Shards that are surely done.
     pub done: BTreeSet<ShardId>,
+    /// Large files of which a range has failed.
+    pub failed: BTreeSet<ShardId>,
     /// Workers that wait for something to do.
     pub idle: BTreeSet<WorkerId>,
     /// Signs of life.
@@ -288,6 +291,13 @@ impl Board {
         self.put(&Key::new(format!("done/{id}")), Vec::new(), Replace::Anything).await
     }
 
+    /// Notes that a range of this large file has failed, so that nobody need bring the others.
+    ///
+    /// Errors: those of the store.
+    pub async fn note_failed(&self, id: &ShardId) -> Result<()> {
+        self.put(&Key::new(format!("failed/{id}")), Vec::new(), Replace::Anything).await
+    }
+
     /// Cancels the job.
     ///
     /// Errors: those of the store.
@@ -311,6 +321,7 @@ impl View {
         match path.split('/').collect::<Vec<_>>()[..] {
             ["cancelled"] => self.cancelled = true,
             ["spec"] => self.is_job = true,
+            ["failed", id] => _ = self.failed.insert(ShardId(id.into())),
             ["done", id] => _ = self.done.insert(ShardId(id.into())),
             ["idle", worker] => _ = self.idle.insert(WorkerId(worker.into())),
             ["signs", worker] => _ = self.signs.insert(WorkerId(worker.into()), entry.version.clone()),

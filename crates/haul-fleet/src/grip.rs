@@ -1,5 +1,5 @@
-//! What a worker asks before it deletes: whether the lease is still its own, by the store's answer of this moment and by its own
-//! sign of life, and whether it still sees the source.
+//! What a worker asks before it does what can't be undone: whether the lease is still its own, by the store's answer of this moment
+//! and by its own sign of life; before it deletes, also whether it still sees the source.
 
 use crate::{
     Board, Spec,
@@ -46,7 +46,7 @@ impl Signs {
     }
 
     /// True when the last one is no older than this.
-    fn is_within(&self, age: Duration) -> bool {
+    pub fn is_within(&self, age: Duration) -> bool {
         let last = *self.last.lock().unwrap_or_else(|e| e.into_inner());
         last.is_some_and(|last| last.elapsed() <= age)
     }
@@ -66,15 +66,26 @@ pub(crate) struct Grip {
 }
 
 impl Grip {
-    async fn holds(&self) -> Result<()> {
-        if self.spec.fixed {
-            return check_source(&self.spec, &self.src).await;
-        }
-        let lost = |why: &str| {
-            let message = format!("nothing more is deleted in shard {}: {why}", self.id);
-            Error::new(ErrorKind::Cancelled, "delete", message)
-        };
+    async fn holds_and_sees(&self) -> Result<()> {
         check_source(&self.spec, &self.src).await?;
+        if self.spec.fixed { Ok(()) } else { self.holds().await }
+    }
+
+    /// Asks the store only where the worker's own sign doesn't tell that nobody can have taken the shard over yet.
+    ///
+    /// Errors: as [`Grip::holds`].
+    pub async fn may_go_on(&self) -> Result<()> {
+        if self.signs.is_within(self.fresh) { Ok(()) } else { self.holds().await }
+    }
+
+    /// Asks the store.
+    ///
+    /// Errors: `Cancelled` where the lease is lost, or may be soon; those of the store.
+    pub async fn holds(&self) -> Result<()> {
+        let lost = |why: &str| {
+            let message = format!("nothing more is done in shard {}: {why}", self.id);
+            Error::new(ErrorKind::Cancelled, "work", message)
+        };
         if !self.signs.is_within(self.fresh / 2) {
             self.signs.give().await?;
         }
@@ -91,6 +102,6 @@ impl Grip {
 
 impl MayDelete for Grip {
     fn ask(&self) -> BoxFuture<'_, Result<()>> {
-        self.holds().boxed()
+        self.holds_and_sees().boxed()
     }
 }

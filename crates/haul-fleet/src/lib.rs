@@ -2,12 +2,15 @@
 //! of keys; a worker leases one, lists and compares both sides within it, transfers and deletes there, and writes down what came
 //! of it. ADR 20 has the protocol and what may go wrong.
 //!
+//! A large file is split into ranges, which are shards as well.
+//!
 //! Knows stores only by their contract; never a terminal, arguments or the environment. It never reads a clock: lengths of time
 //! come with [`worker::Settings`], and workers compare only what they saw themselves.
 
 pub mod board;
 pub mod create;
 pub mod cuts;
+pub mod files;
 mod grip;
 pub mod outcome;
 pub mod protocol;

@@ -4,6 +4,9 @@
 //! A shard is a row of numbered records. A record is created only where no record of that number exists, and never changed: so of
 //! two who build on the same record one fails, and a lease that was taken over is lost to whoever held it. The highest number
 //! counts.
+//!
+//! A large file is a shard too, split off by the shard of its key. Who claims it begins its write, and splits off ranges of it;
+//! once those are done it is claimed again, by whoever finishes the file.
 
 use haul_core::{
     Key, Version,
@@ -38,8 +41,19 @@ impl ShardId {
         self.0 == "finish"
     }
 
-    fn child(&self, number: u64) -> ShardId {
+    /// The child of this number.
+    pub fn child(&self, number: u64) -> ShardId {
         ShardId(format!("{}~{number:03}", self.0))
+    }
+
+    /// True for one that came of this one by splits.
+    pub fn is_above(&self, other: &ShardId) -> bool {
+        other.0.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with('~'))
+    }
+
+    /// The one that it was split off from, if it was.
+    pub fn parent(&self) -> Option<ShardId> {
+        self.0.rsplit_once('~').map(|(parent, _)| ShardId(parent.into()))
     }
 }
 
@@ -70,8 +84,45 @@ pub enum State {
 pub struct Child {
     /// Its name.
     pub id: ShardId,
-    /// Its keys.
-    pub range: KeyRange,
+    /// What it is about.
+    pub rest: Rest,
+}
+
+/// What is left of a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rest {
+    /// Keys.
+    Keys(KeyRange),
+    /// A large file, or a range of one.
+    File(FileShard),
+    /// Nothing: its children must be there before it is done.
+    Nothing,
+}
+
+/// A large file, or a range of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileShard {
+    /// The file.
+    pub key: Key,
+    /// What the engine must know of it: text to the protocol.
+    pub about: String,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// How far a large file is, or a range of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Its write isn't begun.
+    New,
+    /// Its write is begun. Its ranges are its children; once all are done, whoever claims it finishes the file.
+    Begun,
+    /// A range of its parts, from the first of these numbers to before the second.
+    Range(u64, u64),
+    /// A range, and what came of it: text to the protocol.
+    Came(String),
 }
 
 /// What is known of a shard. `T` adds up what was done.
@@ -82,7 +133,7 @@ pub struct Record<T> {
     /// Who wrote this.
     pub by: WorkerId,
     /// What is left of it.
-    pub rest: KeyRange,
+    pub rest: Rest,
     /// What came of what isn't left.
     pub outcome: T,
     /// Keys at which it was paused or split: directories may go through them.
@@ -95,9 +146,16 @@ pub struct Record<T> {
 
 impl<T: Default> Record<T> {
     /// The first record of a shard.
-    pub fn first(by: &WorkerId, range: KeyRange) -> Record<T> {
+    pub fn first(by: &WorkerId, rest: Rest) -> Record<T> {
         let (outcome, cuts, children) = (T::default(), Vec::new(), Vec::new());
-        Record { state: State::Open, by: by.clone(), rest: range, outcome, cuts, children, born: 0 }
+        Record { state: State::Open, by: by.clone(), rest, outcome, cuts, children, born: 0 }
+    }
+}
+
+impl<T> Record<T> {
+    /// Nobody may claim it before its children are done: a large file whose ranges are on their way.
+    pub fn waits(&self) -> bool {
+        self.state == State::Open && matches!(&self.rest, Rest::File(file) if file.stage == Stage::Begun)
     }
 }
 
@@ -115,10 +173,17 @@ pub struct Lease<T> {
 /// What a holder has to say.
 #[derive(Clone, Debug)]
 pub enum Progress<T> {
-    /// It came this far and goes on; what is left is cut at these keys, and only the first piece stays.
-    Reached(Key, T, Vec<Key>),
-    /// It stops, having come this far (`None`: it can't tell), and leaves the rest to others.
-    GivesBack(Option<Key>, T),
+    /// It came this far and goes on; what is left is cut at these keys, and only the first piece stays. These large files were met
+    /// on the way: they are shards of their own from now on.
+    Reached(Key, T, Vec<Key>, Vec<FileShard>),
+    /// It stops, having come this far (`None`: it can't tell, and nothing was met), and leaves the rest to others.
+    GivesBack(Option<Key>, T, Vec<FileShard>),
+    /// Nothing is left but large files that were met on the way.
+    Settled(T, Vec<FileShard>),
+    /// The write of a large file is begun: what is known of it now, and its ranges.
+    Begun(FileShard, Vec<FileShard>),
+    /// Nothing is left of a range of a large file, of which this came.
+    Came(String),
     /// Nothing is left.
     Done(T),
 }
@@ -173,13 +238,30 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
     pub fn with(&self, progress: Progress<T>) -> Lease<T> {
         let mut record = Record { children: Vec::new(), ..self.record.clone() };
         match progress {
-            Progress::Reached(key, done, cuts) => {
+            Progress::Reached(key, done, cuts, files) => {
                 record.settle(Some(key), done);
                 self.split(&mut record, &cuts);
+                self.set_aside(&mut record, files);
             }
-            Progress::GivesBack(key, done) => {
+            Progress::GivesBack(key, done, files) => {
                 record.settle(key, done);
                 record.state = State::Open;
+                self.set_aside(&mut record, files);
+            }
+            Progress::Settled(done, files) => {
+                record.settle(None, done);
+                record.rest = Rest::Nothing;
+                self.set_aside(&mut record, files);
+            }
+            Progress::Begun(file, ranges) => {
+                record.rest = Rest::File(file);
+                ranges.into_iter().for_each(|range| self.bears(&mut record, Rest::File(range)));
+            }
+            Progress::Came(what) => {
+                if let Rest::File(file) = &mut record.rest {
+                    file.stage = Stage::Came(what);
+                }
+                record.state = State::Done;
             }
             Progress::Done(done) => {
                 record.settle(None, done);
@@ -190,14 +272,27 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
     }
 
     fn split(&self, record: &mut Record<T>, cuts: &[Key]) {
-        let mut pieces = record.rest.pieces(cuts).into_iter();
+        let Rest::Keys(range) = &record.rest else { return };
+        let mut pieces = range.pieces(cuts).into_iter();
         let Some(own) = pieces.next() else { return };
         for range in pieces {
             record.cuts.extend(range.after.clone());
-            record.children.push(Child { id: self.id.child(record.born), range });
-            record.born += 1;
+            self.bears(record, Rest::Keys(range));
         }
-        record.rest = own;
+        record.rest = Rest::Keys(own);
+    }
+
+    /// The directories of large files are finished by the last shard, as if they were cut there.
+    fn set_aside(&self, record: &mut Record<T>, files: Vec<FileShard>) {
+        for file in files {
+            record.cuts.push(file.key.clone());
+            self.bears(record, Rest::File(file));
+        }
+    }
+
+    fn bears(&self, record: &mut Record<T>, rest: Rest) {
+        record.children.push(Child { id: self.id.child(record.born), rest });
+        record.born += 1;
     }
 
     /// The first records of what this record splits off.
@@ -205,7 +300,7 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
         let born = |child: &Child| Lease {
             id: child.id.clone(),
             number: 0,
-            record: Record::first(&self.record.by, child.range.clone()),
+            record: Record::first(&self.record.by, child.rest.clone()),
         };
         self.record.children.iter().map(born).collect()
     }
@@ -223,9 +318,9 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
 impl<T: AddAssign> Record<T> {
     fn settle(&mut self, reached: Option<Key>, done: T) {
         self.outcome += done;
-        if let Some(key) = reached {
+        if let (Some(key), Rest::Keys(range)) = (reached, &mut self.rest) {
             self.cuts.push(key.clone());
-            self.rest.after = Some(key);
+            range.after = Some(key);
         }
     }
 }
@@ -239,6 +334,21 @@ pub struct Seen {
     pub state: State,
     /// Who wrote that.
     pub by: WorkerId,
+    /// It is open, but not yet to be claimed: see [`Record::waits`] and [`ripen`].
+    pub waits: bool,
+}
+
+/// Of shards that wait for their children finds those that wait no more. `seen` holds all shards, in order of their names.
+pub fn ripen(seen: &mut [Seen]) {
+    for at in 0..seen.len() {
+        if !seen[at].waits {
+            continue;
+        }
+        let parent = &seen[at].id;
+        let mut family = seen[at + 1..].iter().take_while(|other| other.id.0.starts_with(&parent.0));
+        let waits = family.any(|other| parent.is_above(&other.id) && other.state != State::Done);
+        seen[at].waits = waits;
+    }
 }
 
 /// What a worker that has nothing to do does.
@@ -259,11 +369,12 @@ pub fn choose(seen: &[Seen], start: usize, is_dead: impl Fn(&WorkerId) -> bool) 
     let start = if others.is_empty() { 0 } else { start % others.len() };
     let turned = others[start..].iter().chain(&others[..start]).copied();
     let claimable = |shard: &&Seen| match shard.state {
-        State::Open => true,
+        State::Open => !shard.waits,
         State::Held => is_dead(&shard.by),
         State::Done => false,
     };
-    let mut open = turned.clone().filter(|shard| shard.state == State::Open).chain(turned.filter(claimable));
+    let is_open = |shard: &&Seen| shard.state == State::Open && !shard.waits;
+    let mut open = turned.clone().filter(is_open).chain(turned.filter(claimable));
     if let Some(shard) = open.next() {
         return Choice::Claim(shard.id.clone());
     }
@@ -348,22 +459,68 @@ mod tests {
     }
 
     fn lease(after: &str, through: &str) -> Lease<u64> {
-        let range = KeyRange { after: key(after), through: key(through) };
-        Lease { id: ShardId::first(3), number: 4, record: Record::first(&worker("a"), range) }
+        Lease { id: ShardId::first(3), number: 4, record: Record::first(&worker("a"), keys(key(after), through)) }
+    }
+
+    fn keys(after: Option<Key>, through: &str) -> Rest {
+        Rest::Keys(KeyRange { after, through: key(through) })
+    }
+
+    fn file(stage: Stage) -> FileShard {
+        FileShard { key: Key::new("d/large"), about: String::new(), stage }
     }
 
     #[test]
     fn a_split_leaves_the_first_piece_and_names_the_others() {
         let held = lease("a", "z").claimed(&worker("b"));
-        let next = held.with(Progress::Reached(Key::new("c"), 7, vec![Key::new("b"), Key::new("k"), Key::new("p")]));
+        let cuts = vec![Key::new("b"), Key::new("k"), Key::new("p")];
+        let next = held.with(Progress::Reached(Key::new("c"), 7, cuts, Vec::new()));
         assert_eq!((next.number, next.record.outcome, next.record.born), (6, 7, 2));
-        assert_eq!(next.record.rest, KeyRange { after: key("c"), through: key("k") });
+        assert_eq!(next.record.rest, keys(key("c"), "k"));
         let born: Vec<_> = next.births().into_iter().map(|child| (child.id.0, child.record.rest)).collect();
-        assert_eq!(born[0], ("000003~000".into(), KeyRange { after: key("k"), through: key("p") }));
-        assert_eq!(born[1], ("000003~001".into(), KeyRange { after: key("p"), through: key("z") }));
-        let later = next.with(Progress::Reached(Key::new("d"), 1, vec![Key::new("e")]));
+        assert_eq!(born[0], ("000003~000".into(), keys(key("k"), "p")));
+        assert_eq!(born[1], ("000003~001".into(), keys(key("p"), "z")));
+        let later = next.with(Progress::Reached(Key::new("d"), 1, vec![Key::new("e")], Vec::new()));
         assert_eq!((later.births()[0].id.0.as_str(), later.record.outcome), ("000003~002", 8));
         assert!(later.with(Progress::Done(0)).births().is_empty());
+    }
+
+    #[test]
+    fn a_large_file_is_split_off_and_then_split_itself() {
+        let held = lease("a", "z").claimed(&worker("b"));
+        let settled = held.with(Progress::Settled(2, vec![file(Stage::New)]));
+        assert_eq!(
+            (settled.record.state, &settled.record.rest, settled.record.outcome),
+            (State::Held, &Rest::Nothing, 2)
+        );
+        assert_eq!(settled.record.cuts, [Key::new("d/large")], "its directory is finished last");
+        let born = settled.births().remove(0).claimed(&worker("c"));
+        assert_eq!(born.id.0, "000003~000");
+        let begun =
+            born.with(Progress::Begun(file(Stage::Begun), vec![file(Stage::Range(0, 2)), file(Stage::Range(2, 3))]));
+        assert!(!begun.record.waits(), "its ranges may not be there yet");
+        assert_eq!(begun.births()[1].id.0, "000003~000~001");
+        assert!(begun.with(Progress::GivesBack(None, 0, Vec::new())).record.waits());
+        let range = begun.births().remove(0).claimed(&worker("d")).with(Progress::Came("parts".into()));
+        assert_eq!(
+            (range.record.state, range.record.rest),
+            (State::Done, Rest::File(file(Stage::Came("parts".into()))))
+        );
+    }
+
+    #[test]
+    fn a_file_whose_ranges_are_done_waits_no_more() {
+        let seen = |states: &str| {
+            let names = ["000001~000", "000001~0001", "000001~000~000", "000001~000~001", "000002"];
+            let shard = |(name, state): (&str, char)| {
+                let state = if state == 'd' { State::Done } else { State::Open };
+                Seen { id: ShardId(name.into()), state, by: worker("w"), waits: name == "000001~000" }
+            };
+            let mut seen: Vec<Seen> = names.into_iter().zip(states.chars()).map(shard).collect();
+            ripen(&mut seen);
+            seen[0].waits
+        };
+        assert_eq!(["ooddo", "odddo", "oddod", "odood"].map(seen), [false, false, true, true]);
     }
 
     #[test]
@@ -381,11 +538,12 @@ mod tests {
             let shard = |(at, state)| Seen {
                 id: if at == last { ShardId::finish() } else { ShardId::first(at) },
                 state: match state {
-                    'o' => State::Open,
+                    'o' | 'w' => State::Open,
                     'd' => State::Done,
                     _ => State::Held,
                 },
                 by: worker(if state == 'x' { "dead" } else { "alive" }),
+                waits: state == 'w',
             };
             states.chars().enumerate().map(shard).collect()
         };
@@ -396,6 +554,7 @@ mod tests {
         assert_eq!(chosen("dddo", 7), Choice::Claim(ShardId::finish()));
         assert_eq!(chosen("dddx", 7), Choice::Claim(ShardId::finish()));
         assert_eq!((chosen("dddh", 0), chosen("dddd", 0)), (Choice::Wait, Choice::Over));
+        assert_eq!((chosen("wwoo", 0), chosen("wddo", 0)), (claim(2), Choice::Wait));
         assert_eq!(choose(&[], 3, |_| false), Choice::Over);
     }
 

@@ -4,7 +4,7 @@ use crate::{
     Board, Spec,
     board::View,
     outcome::Outcome,
-    protocol::{Record, ShardId, State},
+    protocol::{Record, Rest, ShardId, State},
 };
 use futures::{FutureExt, StreamExt};
 use haul_core::{Error, ErrorKind, Result};
@@ -46,7 +46,8 @@ pub async fn records(
     known: &mut BTreeMap<ShardId, (u64, Record<Outcome>)>,
 ) -> Result<Records> {
     let maker = crate::protocol::WorkerId(String::new());
-    let mut all: Records = spec.shards().into_iter().map(|(id, range)| (id, Record::first(&maker, range))).collect();
+    let first = |(id, range)| (id, Record::first(&maker, Rest::Keys(range)));
+    let mut all: Records = spec.shards().into_iter().map(first).collect();
     let news = view.latest.iter().filter(|(id, number)| known.get(*id).is_none_or(|(known, _)| known != *number));
     let news: Vec<(ShardId, u64)> = news.map(|(id, number)| (id.clone(), *number)).collect();
     let reads: Vec<_> = news.into_iter().map(|(id, number)| read(board, id, number).boxed()).collect();

@@ -5,7 +5,7 @@ use haul_core::{Key, filter::FilterSpec, part::KeyRange};
 use serde::{Deserialize, Serialize};
 
 /// The format that this code writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A job as its folder keeps it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,8 +36,10 @@ pub struct Spec {
     pub requests_a_second: f64,
     /// Bytes a second of all workers together, up and down.
     pub bytes_a_second: (Option<u64>, Option<u64>),
-    /// Directories through which cuts go are finished at the end.
+    /// Directories through which cuts go, and those of files that are split, are finished at the end.
     pub finish: bool,
+    /// Files of at least so many bytes are split into ranges, which any worker takes (0: none is).
+    pub split_files_from: u64,
 }
 
 impl Spec {

@@ -6,9 +6,13 @@ use crate::{
     board::View,
     create::check_source,
     cuts::cuts,
+    files::shard_of,
     grip::{Grip, Signs},
     outcome::Outcome,
-    protocol::{Choice, Lease, Patience, Progress, Record, Seen, ShardId, State, WorkerId, choose, crossed, pieces},
+    protocol::{
+        Choice, FileShard, Lease, Patience, Progress, Record, Rest, Seen, ShardId, State, WorkerId, choose, crossed,
+        pieces, ripen,
+    },
     report::{Records, Summary, records, summary},
 };
 use futures::FutureExt;
@@ -18,9 +22,9 @@ use haul::{
     run_part,
 };
 use haul_core::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Key, Result,
     job::{Job, Verb},
-    part::Part,
+    part::{KeyRange, Part},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -138,39 +142,39 @@ impl Worker {
 }
 
 /// A worker under way: one task that gives signs and looks, and one for each shard that it may hold.
-struct Crew {
-    worker: Worker,
-    spec: Arc<Spec>,
+pub(crate) struct Crew {
+    pub worker: Worker,
+    pub spec: Arc<Spec>,
     state: Mutex<Sight>,
     /// The shards that it holds: the number of the record, and what ends the run if that is lost.
     held: Mutex<BTreeMap<ShardId, (u64, Cancel)>>,
     /// Told after each look, and when a task is through with a shard.
     looked: Notify,
-    signs: Arc<Signs>,
+    pub signs: Arc<Signs>,
     /// Tasks that found nothing to claim.
     waiting: AtomicUsize,
     /// The folder says that it waits.
     said_idle: AtomicBool,
     /// Nothing new is begun: it is to stop, or has failed.
-    ended: Cancel,
+    pub ended: Cancel,
     shards: usize,
 }
 
 /// What it saw last.
-struct Sight {
+pub(crate) struct Sight {
     patience: Patience,
-    view: View,
+    pub view: View,
     known: BTreeMap<ShardId, (u64, Record<Outcome>)>,
     /// Into how many pieces a holder is to cut what it has left.
     pieces: usize,
 }
 
 impl Crew {
-    fn sight(&self) -> MutexGuard<'_, Sight> {
+    pub fn sight(&self) -> MutexGuard<'_, Sight> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<ShardId, (u64, Cancel)>> {
+    pub fn held(&self) -> MutexGuard<'_, BTreeMap<ShardId, (u64, Cancel)>> {
         self.held.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -178,7 +182,7 @@ impl Crew {
         &self.worker.me
     }
 
-    fn board(&self) -> &Board {
+    pub fn board(&self) -> &Board {
         &self.worker.board
     }
 
@@ -211,6 +215,9 @@ impl Crew {
         let view = self.board().look().await?;
         let (records, stopped) = (self.records(&view).boxed_local().await?, self.worker.stop.is_cancelled());
         let summary = summary(&self.spec, &view, &records);
+        if view.cancelled && !summary.complete {
+            self.discard_writes(&records).boxed_local().await;
+        }
         Ok(match summary {
             summary if view.cancelled && !summary.complete => Ended::Cancelled,
             summary if summary.complete || self.spec.fixed && !stopped => Ended::NothingLeft(Box::new(summary)),
@@ -375,26 +382,30 @@ impl Crew {
         let shard = |(at, id): (usize, ShardId)| {
             let number = view.latest.get(&id).copied().unwrap_or(0);
             let known = sight.known.get(&id).filter(|(known, _)| *known == number).map(|(_, record)| record);
-            let (state, by) = match known {
-                _ if view.done.contains(&id) => (State::Done, of_others.clone()),
-                _ if number == 0 => (State::Open, of_others.clone()),
-                Some(record) => (record.state, record.by.clone()),
-                None => (State::Held, of_others.clone()),
+            let (state, by, waits) = match known {
+                _ if view.done.contains(&id) => (State::Done, of_others.clone(), false),
+                _ if number == 0 => (State::Open, of_others.clone(), false),
+                Some(record) => (record.state, record.by.clone(), record.waits()),
+                None => (State::Held, of_others.clone(), false),
             };
+            let seen = Seen { id, state, by, waits };
             let Some((worker, of)) = self.worker.settings.number.filter(|_| self.spec.fixed) else {
-                return Some(Seen { id, state, by });
+                return Some(seen);
             };
             // One's own are one's own, whoever held them before; the last is the first worker's, once all are done.
-            let own = if id.is_finish() { worker == 0 } else { at % of.max(1) == worker };
+            let is_finish = seen.id.is_finish();
+            let own = if is_finish { worker == 0 } else { at % of.max(1) == worker };
             match (own, state) {
-                (true, State::Held) => Some(Seen { id, state: State::Open, by }),
-                (true, _) => Some(Seen { id, state, by }),
-                (false, _) if worker != 0 || id.is_finish() => None,
-                (false, State::Done) => Some(Seen { id, state, by }),
-                (false, _) => Some(Seen { id, state: State::Held, by: of_others.clone() }),
+                (true, State::Held) => Some(Seen { state: State::Open, ..seen }),
+                (true, _) => Some(seen),
+                (false, _) if worker != 0 || is_finish => None,
+                (false, State::Done) => Some(seen),
+                (false, _) => Some(Seen { state: State::Held, by: of_others.clone(), ..seen }),
             }
         };
-        self.all(view).into_iter().enumerate().filter_map(shard).collect()
+        let mut all: Vec<Seen> = self.all(view).into_iter().enumerate().filter_map(shard).collect();
+        ripen(&mut all);
+        all
     }
 
     /// The first record of a shard that the job was made with, which nobody writes.
@@ -402,7 +413,7 @@ impl Crew {
         let shards = self.spec.shards();
         let range = shards.into_iter().find(|(first, _)| first == id).map(|(_, range)| range);
         let range = range.or_else(|| id.is_finish().then(Default::default))?;
-        Some(Record::first(&WorkerId(String::new()), range))
+        Some(Record::first(&WorkerId(String::new()), Rest::Keys(range)))
     }
 
     async fn claim(&self, id: ShardId) -> Result<Option<Lease<Outcome>>> {
@@ -427,7 +438,7 @@ impl Crew {
     }
 
     /// Writes a record of its own. True if it stands.
-    async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
+    pub async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
         // Before it is written: a look that sees it must not take it for another's.
         self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
         self.board().write(lease).await
@@ -436,18 +447,28 @@ impl Crew {
     /// Works at a shard until it is done, given back or lost.
     async fn hold(&self, lease: Lease<Outcome>) -> Result<()> {
         let id = lease.id.clone();
-        let done = match id.is_finish() {
-            true => self.finish(lease).boxed_local().await,
-            false => self.hold_range(lease).boxed_local().await,
+        let done = match lease.record.rest.clone() {
+            Rest::Keys(_) if id.is_finish() => self.finish(lease).boxed_local().await,
+            Rest::Keys(range) => self.hold_range(lease, range).boxed_local().await,
+            Rest::File(file) => self.hold_file(lease, file).boxed_local().await,
+            Rest::Nothing => self.is_done(&lease, Outcome::default()).boxed_local().await,
         };
         self.held().remove(&id);
         done
     }
 
-    async fn hold_range(&self, mut lease: Lease<Outcome>) -> Result<()> {
+    /// Nothing is left of a shard.
+    pub async fn is_done(&self, lease: &Lease<Outcome>, outcome: Outcome) -> Result<()> {
+        match self.write(&lease.with(Progress::Done(outcome))).await? {
+            true => self.board().note_done(&lease.id).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn hold_range(&self, mut lease: Lease<Outcome>, mut range: KeyRange) -> Result<()> {
         loop {
-            let part = Part::Range(lease.record.rest.clone());
-            let PartReport { report, reached } =
+            let part = Part::Range(range.clone());
+            let PartReport { report, reached, large } =
                 self.run_part(&lease, part, lease.record.outcome.error_count).boxed_local().await;
             let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
             if lost.is_cancelled() {
@@ -456,17 +477,25 @@ impl Crew {
             let outcome = Outcome::of(&report, &*self.worker.line);
             let fatal = fatal(&report.errors, report.stopped);
             let ending = self.ended.is_cancelled();
+            let files: Vec<FileShard> = large.iter().map(shard_of).collect();
+            let settled = |outcome| match files.is_empty() {
+                true => Progress::Done(outcome),
+                false => Progress::Settled(outcome, files.clone()),
+            };
             let progress = match reached {
-                Reached::End => Progress::Done(outcome),
-                Reached::Key(key) if ending => Progress::GivesBack(Some(key), outcome),
+                Reached::End => settled(outcome),
+                Reached::Key(key) if ending => Progress::GivesBack(Some(key), outcome, files),
                 Reached::Key(key) => {
-                    let cuts = self.cuts(&lease, &key).boxed_local().await;
-                    Progress::Reached(key, outcome, cuts)
+                    range.after = Some(key.clone());
+                    let cuts = self.cuts(&lease, &range).boxed_local().await;
+                    Progress::Reached(key, outcome, cuts, files)
                 }
                 // What was done of it is done again by whoever takes it: counted there, not here.
-                Reached::Unknown if ending || fatal.is_some() => Progress::GivesBack(None, Outcome::default()),
+                Reached::Unknown if ending || fatal.is_some() => {
+                    Progress::GivesBack(None, Outcome::default(), Vec::new())
+                }
                 // A listing that broke off. The errors tell, and nothing was deleted.
-                Reached::Unknown => Progress::Done(unsettled(outcome)),
+                Reached::Unknown => settled(unsettled(outcome)),
             };
             lease = lease.with(progress);
             if !self.write(&lease).await? {
@@ -476,10 +505,11 @@ impl Crew {
             if let Some(error) = fatal.filter(|_| lease.record.state == State::Open) {
                 return Err(error);
             }
-            match lease.record.state {
-                State::Done => return self.board().note_done(&lease.id).await,
-                State::Open => return Ok(()),
-                State::Held => {}
+            match (lease.record.state, &lease.record.rest) {
+                (State::Done, _) => return self.board().note_done(&lease.id).await,
+                (State::Open, _) => return Ok(()),
+                (State::Held, Rest::Keys(rest)) => range = rest.clone(),
+                (State::Held, _) => return self.is_done(&lease, Outcome::default()).await,
             }
         }
     }
@@ -487,12 +517,12 @@ impl Crew {
     /// The last shard: directories through which cuts go.
     async fn finish(&self, lease: Lease<Outcome>) -> Result<()> {
         let Some(records) = self.all_done().boxed_local().await? else {
-            return self.write(&lease.with(Progress::GivesBack(None, Outcome::default()))).await.map(drop);
+            return self.write(&lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()))).await.map(drop);
         };
         let own = self.spec.cuts.iter();
         let dirs = crossed(own.chain(records.values().flat_map(|record| &record.cuts)));
         let errors = records.values().map(|record| record.outcome.error_count).sum();
-        let PartReport { report, reached } = self.run_part(&lease, dirs, errors).boxed_local().await;
+        let PartReport { report, reached, .. } = self.run_part(&lease, dirs, errors).boxed_local().await;
         let outcome = Outcome::of(&report, &*self.worker.line);
         let fatal = fatal(&report.errors, report.stopped);
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
@@ -501,10 +531,10 @@ impl Crew {
         }
         let lease = lease.with(match reached {
             Reached::Unknown if self.ended.is_cancelled() || fatal.is_some() => {
-                Progress::GivesBack(None, Outcome::default())
+                Progress::GivesBack(None, Outcome::default(), Vec::new())
             }
             Reached::Unknown => Progress::Done(unsettled(outcome)),
-            Reached::Key(_) => Progress::GivesBack(None, Outcome::default()),
+            Reached::Key(_) => Progress::GivesBack(None, Outcome::default(), Vec::new()),
             Reached::End => Progress::Done(outcome),
         });
         let stands = self.write(&lease).await?;
@@ -533,12 +563,10 @@ impl Crew {
         }
     }
 
-    /// Where to cut what is left of a shard after `key`, if others wait for something to do.
-    async fn cuts(&self, lease: &Lease<Outcome>, key: &haul_core::Key) -> Vec<haul_core::Key> {
+    /// Where to cut what is left of a shard, if others wait for something to do.
+    async fn cuts(&self, lease: &Lease<Outcome>, rest: &KeyRange) -> Vec<Key> {
         let pieces = std::mem::replace(&mut self.sight().pieces, 1);
-        let mut rest = lease.record.rest.clone();
-        rest.after = Some(key.clone());
-        match cuts(&self.worker.cx.src, &rest, pieces).await {
+        match cuts(&self.worker.cx.src, rest, pieces).await {
             Ok(cuts) => cuts,
             Err(error) => {
                 tracing::warn!("Shard {} isn't split: {}", lease.id, (self.worker.line)(&error));
@@ -547,20 +575,27 @@ impl Crew {
         }
     }
 
-    /// One run of the engine, until it ends, or is paused for what there is to write down.
-    async fn run_part(&self, lease: &Lease<Outcome>, part: Part, errors: u64) -> PartReport {
+    /// The hold on a shard, by this record.
+    pub fn grip(&self, lease: &Lease<Outcome>) -> Grip {
         let worker = &self.worker;
-        let (number, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
-        let fresh = worker.settings.interval * worker.settings.patience / 2;
-        let reins = Reins::new(Some(Arc::new(Grip {
+        Grip {
             board: worker.board.clone(),
             spec: self.spec.clone(),
             src: worker.cx.src.clone(),
             id: lease.id.clone(),
-            number,
+            number: lease.number,
             signs: self.signs.clone(),
-            fresh,
-        })));
+            fresh: worker.settings.interval * worker.settings.patience / 2,
+        }
+    }
+
+    /// One run of the engine, until it ends, or is paused for what there is to write down.
+    async fn run_part(&self, lease: &Lease<Outcome>, part: Part, errors: u64) -> PartReport {
+        let worker = &self.worker;
+        let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
+        let mut reins = Reins::new(Some(Arc::new(self.grip(lease))));
+        // Without conditions nothing is split.
+        reins.large_from = Some(self.spec.split_files_from).filter(|from| *from > 0 && !self.spec.fixed);
         let job = worker.job.clone().with(|job| {
             // An error anywhere in a shard means that nothing is deleted in it.
             job.verb = if self.spec.sync && errors == 0 { Verb::Sync } else { Verb::Copy };
@@ -617,12 +652,14 @@ fn waits_for_own(seen: &[Seen]) -> bool {
     seen.iter().all(|shard| shard.state == State::Done || shard.id.is_finish())
 }
 
-/// The error after which this worker can do no more, if there is one: others may.
-fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
-    let fatal = |kind: ErrorKind| {
-        matches!(kind, ErrorKind::Unreachable | ErrorKind::Unauthenticated | ErrorKind::NoSpace | ErrorKind::Limit)
-    };
-    let last = errors.iter().rev().find(|error| fatal(error.kind()) || Some(error.kind()) == stopped);
+/// True for an error after which this worker can do no more: others may.
+pub(crate) fn is_fatal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unreachable | ErrorKind::Unauthenticated | ErrorKind::NoSpace | ErrorKind::Limit)
+}
+
+/// The error after which this worker can do no more, if there is one.
+pub(crate) fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
+    let last = errors.iter().rev().find(|error| is_fatal(error.kind()) || Some(error.kind()) == stopped);
     let of_kind = |kind| Error::new(kind, "work", "the run was ended");
     last.map(|error| error.to_report()).or_else(|| stopped.filter(|kind| *kind != ErrorKind::Cancelled).map(of_kind))
 }

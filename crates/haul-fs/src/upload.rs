@@ -311,6 +311,10 @@ impl Upload for FileWrite {
         Box::pin(ready(Ok(temp.map(|temp| [self.0.key.parent().as_bytes(), temp].concat()))))
     }
 
+    fn is_shared(&self) -> bool {
+        self.0.place.temp.is_some()
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(ready(Ok(Body::File(self.0.place.file.clone(), range))))
     }

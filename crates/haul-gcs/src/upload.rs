@@ -435,6 +435,10 @@ impl Upload for Write {
         .boxed()
     }
 
+    fn is_shared(&self) -> bool {
+        self.at_once
+    }
+
     fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         let message = "what was sent can't be read before it is published";
         async move { Err(Error::new(ErrorKind::Unsupported, "read", message).with_key(&self.key)) }.boxed()

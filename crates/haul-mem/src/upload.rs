@@ -158,6 +158,10 @@ impl Upload for MemWrite {
         Box::pin(ready(Ok(Some(token.clone()))))
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         let parts = self.parts();
         let pieces = parts.values().filter_map(|(offset, bytes)| {

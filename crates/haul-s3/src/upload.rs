@@ -211,6 +211,10 @@ impl Upload for S3Upload {
         token.boxed()
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn read_back(&self, _range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         let message = "parts can't be read before they are put together";
         ready(Err(Error::new(ErrorKind::Unsupported, "read", message).with_key(&self.key))).boxed()

@@ -475,6 +475,13 @@ pub trait Upload: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// True where several processes may send parts of this write at once, in any order: each finds it by the token, with no part
+    /// that it vouches for ([`Resumable::resume`]), and any of them publishes it by the receipts of all. A part that was answered
+    /// stays, also if its sender's machine fails; where [`Upload::read_back`] gives a file, once that was forced out.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Bytes of parts that were sent already, in this run or an earlier one, for who must hash the whole.
     ///
     /// Errors: `Unsupported` where what was sent can't be read before it is published.

@@ -529,6 +529,10 @@ impl Upload for FaultyUpload {
         })
     }
 
+    fn is_shared(&self) -> bool {
+        self.open().is_ok_and(Upload::is_shared)
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(async move { self.open()?.read_back(range).await })
     }

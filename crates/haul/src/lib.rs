@@ -40,3 +40,4 @@ pub use list::{ListOptions, list};
 pub use plan::{Steps, plan};
 pub use report::{Report, Totals};
 pub use run::{run, run_one, run_part};
+pub use transfer::shared;

@@ -3,7 +3,8 @@
 
 use crate::{Cancel, Report};
 use futures::future::BoxFuture;
-use haul_core::{Error, Key};
+use haul_core::{Entry, Error, Key};
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How far a run came.
@@ -25,6 +26,17 @@ pub struct PartReport {
     pub report: Report,
     /// How far it came.
     pub reached: Reached,
+    /// Large files that it left to its caller; see [`Reins::large_from`].
+    pub large: Vec<Large>,
+}
+
+/// A large file that is to be transferred.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Large {
+    /// The source as listed.
+    pub src: Entry,
+    /// What is at the destination now.
+    pub replaced: Option<Entry>,
 }
 
 /// Asked right before anything is deleted at the destination.
@@ -40,7 +52,11 @@ pub struct Reins {
     pub pause: Cancel,
     /// Asked before each batch of deletions; `None` means yes.
     pub may_delete: Option<Arc<dyn MayDelete>>,
+    /// Files of at least so many bytes are left to the caller, where several processes may be able to transfer one together
+    /// ([`crate::shared`]): they are told in [`PartReport::large`] and count for nothing.
+    pub large_from: Option<u64>,
     reached: Arc<Mutex<Reached>>,
+    large: Arc<Mutex<Vec<Large>>>,
 }
 
 impl Reins {
@@ -61,5 +77,19 @@ impl Reins {
     /// How far the walk came.
     pub(crate) fn take(&self) -> Reached {
         std::mem::take(&mut *self.reached())
+    }
+
+    fn large(&self) -> MutexGuard<'_, Vec<Large>> {
+        self.large.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Leaves a file to the caller.
+    pub(crate) fn leave(&self, file: Large) {
+        self.large().push(file);
+    }
+
+    /// What was left to the caller.
+    pub(crate) fn take_large(&self) -> Vec<Large> {
+        std::mem::take(&mut *self.large())
     }
 }

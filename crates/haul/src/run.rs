@@ -11,7 +11,7 @@ use crate::{
     known::Index,
     ledger::Ledger,
     overlap,
-    part::{MayDelete, PartReport, Reached, Reins},
+    part::{PartReport, Reached, Reins},
     plan::{Pass, Planner, Taker, Walked},
     transfer::{Allowance, Mover},
 };
@@ -40,9 +40,9 @@ pub fn run(job: Job, cx: Cx) -> LocalBoxFuture<'static, Report> {
 pub fn run_part(job: Job, cx: Cx, reins: Reins) -> LocalBoxFuture<'static, PartReport> {
     Box::pin(async move {
         let report = Run::new(job, cx, Some(reins.clone())).complete(Task::Whole).await;
-        let reached = reins.take();
+        let (reached, large) = (reins.take(), reins.take_large());
         let cut = report.stopped.is_some() || report.time_limit || report.transfer_limit;
-        PartReport { report, reached: if cut { Reached::Unknown } else { reached } }
+        PartReport { report, reached: if cut { Reached::Unknown } else { reached }, large }
     })
 }
 
@@ -72,7 +72,7 @@ struct Run {
     index: Arc<Index>,
     planner: Arc<Planner>,
     budget: Budget,
-    may_delete: Option<Arc<dyn MayDelete>>,
+    reins: Option<Reins>,
     time_limit: JoinHandle<()>,
 }
 
@@ -87,13 +87,12 @@ impl Run {
         }
         let budget = Budget::new(&job, &*cx.src, &*cx.dst);
         let planner = Planner::new(&job, &cx, &ledger, &attributes, &index, &budget);
-        let may_delete = reins.as_ref().and_then(|reins| reins.may_delete.clone());
-        let planner = Arc::new(match reins {
+        let planner = Arc::new(match reins.clone() {
             Some(reins) => planner.reined(reins),
             None => planner,
         });
         let time_limit = watch_time_limit(&job, &ledger, &cx);
-        Run { job, cx, ledger, attributes, index, planner, budget, may_delete, time_limit }
+        Run { job, cx, ledger, attributes, index, planner, budget, reins, time_limit }
     }
 
     /// Runs to the end, done or told.
@@ -238,7 +237,7 @@ impl Run {
             allowance: self.job.limits.transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
         };
         Executor::new(&self.job, &self.cx, &self.ledger, &self.attributes, &self.index, &self.planner, mover)
-            .asking(self.may_delete.clone())
+            .reined(self.reins.clone())
     }
 
     /// What only the destination has is to be deleted, and it is known what that is.

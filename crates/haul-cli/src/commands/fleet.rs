@@ -8,19 +8,21 @@ use crate::{
     error::{self, Outcome, code, usage},
     flags::{
         self,
-        values::{Span, span},
+        values::{Span, size, span},
     },
     journal, machine,
     show::out::quiet,
 };
 use anyhow::{Result, anyhow};
+use haul::{Cx, shared::Sharing};
 use haul_core::{
     job::{DeleteWhen, Job, Publish, Verb},
-    units::{count_text, size_text},
+    units::{Size, count_text, size_text},
 };
 use haul_fleet::{
     Board, Spec as JobSpec,
     create::create,
+    files::{discard_writes, has_write},
     protocol::WorkerId,
     report::{Summary, records, summary},
     spec::FORMAT,
@@ -85,6 +87,12 @@ struct CreateArgs {
     /// Delete extra files at DEST, as sync does
     #[arg(long)]
     sync: bool,
+    /// Split files from this size on into ranges that any worker takes (0: never)
+    ///
+    /// Where the destination takes parts of one file from several workers: S3 and its kind, Google Cloud Storage, disks. Other
+    /// files, and those copied inside a service or between disks, are one worker's each.
+    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
+    split_files_from: Size,
     /// How many shards to begin with; workers split them further
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     shards: u32,
@@ -167,18 +175,50 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         What::Work(args) => work(args, ctx).await,
         What::Watch(args) => quiet(watch(args, ctx).await),
         What::Report(args) => quiet(report(args, ctx).await),
-        What::Cancel(args) => {
-            let board = board(&args.job.job, ctx)?;
-            let spec = board.spec().await?;
-            if now(&board, &spec).await?.complete {
-                print::line("Nothing to cancel: the job is complete")?;
-                return Ok(Outcome::Done);
-            }
-            board.cancel().await?;
-            print::line("Cancelled: workers stop at their next look at the job")?;
-            Ok(Outcome::Done)
-        }
+        What::Cancel(args) => cancel(args, ctx).await,
     }
+}
+
+async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
+    let board = board(&args.job.job, ctx)?;
+    let spec = board.spec().await?;
+    if now(&board, &spec).await?.complete {
+        print::line("Nothing to cancel: the job is complete")?;
+        return Ok(Outcome::Done);
+    }
+    board.cancel().await?;
+    // What workers begin until they have seen that, they remove themselves.
+    for why in still_there(&board, &spec, ctx).await? {
+        tracing::warn!("Parts of a large file are still at the destination: {why}");
+    }
+    print::line("Cancelled: workers stop at their next look at the job")?;
+    Ok(Outcome::Done)
+}
+
+/// Removes what was sent of large files that nobody finishes any more; why some of it could not be removed.
+async fn still_there(board: &Board, spec: &JobSpec, ctx: &Context) -> Result<Vec<String>> {
+    let view = board.look().await?;
+    let records = records(board, spec, &view, &mut BTreeMap::new()).await?;
+    if !records.values().any(has_write) {
+        return Ok(Vec::new());
+    }
+    let opened = line_of(spec, ctx).and_then(|(job_ctx, create)| ends(spec, &job_ctx, &create));
+    Ok(match opened {
+        Ok((job, cx)) => {
+            let failed = discard_writes(&Sharing::new(job, cx), &records).await;
+            failed.iter().map(|error| error::verdict(&error.to_report().into()).line).collect()
+        }
+        // This machine may know nothing of the destination; workers do.
+        Err(error) => vec![error::verdict(&error).line],
+    })
+}
+
+/// The job and the surroundings of the engine, as a command line asks for them that was read again.
+fn ends(spec: &JobSpec, job_ctx: &Context, create: &CreateArgs) -> Result<(Job, Cx)> {
+    let job = given(job_ctx, create)?;
+    let (src, dst) = (job_ctx.open(OsStr::new(&spec.src))?, job_ctx.open(OsStr::new(&spec.dst))?);
+    let cx = job::cx_about(job_ctx, &job_ctx.open_options(), src, dst, OsStr::new(&spec.dst), spec.filter.clone())?;
+    Ok((job, cx))
 }
 
 /// How far a job is.
@@ -221,7 +261,7 @@ fn flags_to_keep(ctx: &Context) -> Result<Vec<String>> {
     }
     let words = journal::words(&kept.words).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let words = words.map_err(|_| usage("a job can't hold flags that aren't UTF-8"))?;
-    let own = |word: &String| word.starts_with("--at=") || word.starts_with("--shards=");
+    let own = |word: &String| ["--at=", "--shards=", "--split-files-from="].iter().any(|own| word.starts_with(own));
     Ok(words.into_iter().take_while(|word| word != "--").filter(|word| word.starts_with("--") && !own(word)).collect())
 }
 
@@ -290,6 +330,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         requests_a_second: ctx.flags.network.tpslimit,
         bytes_a_second: (limit.up, limit.down),
         finish: caps.dirs || caps.keeps_empty_dirs,
+        split_files_from: args.split_files_from.bytes().unwrap_or(0),
     };
     let board = Board::new(at);
     let spec = create(&board, spec, &src, args.shards as usize, job.deletes.allow_empty_source).await?;
@@ -366,9 +407,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
         ctx.session.limit_bandwidth(rate.clone());
     }
     let (job_ctx, create) = line_of(&spec, ctx)?;
-    let job = given(&job_ctx, &create)?;
-    let (src, dst) = (job_ctx.open(OsStr::new(&spec.src))?, job_ctx.open(OsStr::new(&spec.dst))?);
-    let cx = job::cx_about(&job_ctx, &job_ctx.open_options(), src, dst, OsStr::new(&spec.dst), spec.filter.clone())?;
+    let (job, cx) = ends(&spec, &job_ctx, &create)?;
     let (gate, total, bytes) = (ctx.gate.clone(), spec.requests_a_second, spec.bytes_a_second);
     let living = Arc::new(move |living: usize| {
         if total > 0.0 {

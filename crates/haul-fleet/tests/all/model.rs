@@ -1,10 +1,12 @@
 //! The lease protocol under every schedule of a small world: workers that list, claim, work, split, give back, die, sleep through
-//! their leases and wake up again, and answers that are lost. The decisions are those of `haul_fleet::protocol`, which the workers
-//! run; only the store and the work are made up here.
+//! their leases and wake up again, and answers that are lost; large files whose ranges are sent by several and which one finishes,
+//! and sources that change meanwhile. The decisions are those of `haul_fleet::protocol`, which the workers run; only the stores and
+//! the work are made up here.
 
 use haul_core::{Key, part::KeyRange};
 use haul_fleet::protocol::{
-    Answer, Choice, Found, Lease, Meaning, Progress, Record, Seen, ShardId, State, WorkerId, choose, meaning,
+    Answer, Choice, FileShard, Found, Lease, Meaning, Progress, Record, Rest, Seen, ShardId, Stage, State, WorkerId,
+    choose, meaning, ripen,
 };
 use haul_testkit::{amount::rounds, chance::Chance};
 use std::{
@@ -17,14 +19,32 @@ use std::{
 struct Bounds {
     workers: usize,
     keys: u8,
+    /// The last key is a large file of so many ranges, if any.
+    ranges: u8,
+    /// How often its source may turn out to have changed.
+    changes: u8,
     shards: usize,
     splits: u8,
     crashes: u8,
     lost_answers: u8,
-    /// Nobody claims a shard that has this many records: else the world would have no end.
+    /// Nobody claims a shard that has this many records: else the world would have no end. Of keys, of the large file, of its ranges.
     records: u64,
+    file_records: u64,
+    range_records: u64,
+    /// The world begins with the shard of the large file, its only key.
+    file_alone: bool,
     /// A listing is read record by record while others write; else at once.
     slow_listings: bool,
+}
+
+impl Bounds {
+    fn records_of(&self, record: &Record<u8>) -> u64 {
+        match &record.rest {
+            Rest::Keys(_) | Rest::Nothing => self.records,
+            Rest::File(FileShard { stage: Stage::New | Stage::Begun, .. }) => self.file_records,
+            Rest::File(_) => self.range_records,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -32,6 +52,13 @@ struct World {
     store: BTreeMap<(ShardId, u64), Record<u8>>,
     /// Which keys were settled, by whomever and how often.
     settled: Vec<bool>,
+    /// Writes of the large file that are begun and have not ended, and which of its ranges each has; by number, from 0 on.
+    writes: BTreeMap<u8, Vec<bool>>,
+    begun: u8,
+    published: u8,
+    changes: u8,
+    /// Writes that a worker began and left without a record, as it died.
+    orphans: usize,
     workers: Vec<Worker>,
     splits: u8,
     crashes: u8,
@@ -56,7 +83,9 @@ enum Doing {
     Bears(Vec<Lease<u8>>, Lease<u8>, Option<Lease<u8>>),
     Writes(Lease<u8>),
     Looks(Lease<u8>),
-    Holds(Lease<u8>, Option<Key>, u8),
+    Holds(Lease<u8>, Option<Key>, u8, Vec<FileShard>),
+    /// It removes a write that it began, and whose record was refused.
+    Discards(u8),
     Over,
 }
 
@@ -70,11 +99,18 @@ impl World {
         let cuts = (1..bounds.shards).map(|n| key((n * usize::from(bounds.keys) / bounds.shards) as u8 - 1));
         let cuts: Vec<Key> = cuts.collect();
         let pieces = KeyRange::default().pieces(&cuts).into_iter().enumerate();
-        let first = |(at, range)| ((ShardId::first(at), 0), Record::first(&maker, range));
+        let file = FileShard { key: key(bounds.keys - 1), about: String::new(), stage: Stage::New };
+        let rest = |range| if bounds.file_alone { Rest::File(file.clone()) } else { Rest::Keys(range) };
+        let first = |(at, range)| ((ShardId::first(at), 0), Record::first(&maker, rest(range)));
         let worker = |n| Worker { me: WorkerId(format!("w{n}")), lives: 0, doing: Doing::Nothing };
         World {
             store: pieces.map(first).collect(),
             settled: vec![false; usize::from(bounds.keys)],
+            writes: BTreeMap::new(),
+            begun: 0,
+            published: 0,
+            changes: bounds.changes,
+            orphans: 0,
             workers: (0..bounds.workers).map(worker).collect(),
             splits: bounds.splits,
             crashes: bounds.crashes,
@@ -90,6 +126,17 @@ impl World {
         (0..self.settled.len() as u8).filter(|n| range.holds(&key(*n))).collect()
     }
 
+    /// The keys that this much is due for. Ranges of a file are due with the file.
+    fn due_in(&self, rest: &Rest) -> Vec<u8> {
+        match rest {
+            Rest::Keys(range) => self.keys_of(range),
+            Rest::File(FileShard { stage: Stage::New | Stage::Begun, key: large, .. }) => {
+                (0..self.settled.len() as u8).filter(|n| key(*n) == *large).collect()
+            }
+            Rest::File(_) | Rest::Nothing => Vec::new(),
+        }
+    }
+
     /// Nothing is lost, and nothing counted twice.
     fn check(&self) {
         let latest = self.latest();
@@ -99,8 +146,8 @@ impl World {
             counted += usize::from(record.outcome);
             let unborn = record.children.iter().filter(|child| !latest.contains_key(&child.id));
             let own = (record.state != State::Done).then_some(&record.rest);
-            for range in own.into_iter().chain(unborn.map(|child| &child.range)) {
-                self.keys_of(range).into_iter().for_each(|n| due[usize::from(n)] += 1);
+            for rest in own.into_iter().chain(unborn.map(|child| &child.rest)) {
+                self.due_in(rest).into_iter().for_each(|n| due[usize::from(n)] += 1);
             }
         }
         for (n, (due, settled)) in due.iter().zip(&self.settled).enumerate() {
@@ -112,8 +159,25 @@ impl World {
             if worker.doing == Doing::Over {
                 assert!(self.settled.iter().all(|settled| *settled), "it says that nothing is left");
                 assert!(latest.values().all(|(_, record)| record.state == State::Done));
+                // Who found its lease lost may not have come to remove what it began.
+                let known = self.workers.iter().filter(|worker| self.begun_by(worker).is_some()).count();
+                assert!(self.writes.len() <= self.orphans + known, "a write is left behind");
+                let large = latest.values().any(|(_, record)| matches!(record.rest, Rest::File(_)));
+                let failed = latest.values().any(|(_, record)| came(&record.rest).is_some_and(|what| what != "sent"));
+                assert!(!large || failed || self.published == 1, "the large file is there");
             }
         }
+        assert!(self.published <= 1, "it is published once");
+    }
+
+    /// The write that a worker has begun and that no record tells of.
+    fn begun_by(&self, worker: &Worker) -> Option<u8> {
+        match &worker.doing {
+            Doing::Discards(write) => Some(*write),
+            Doing::Writes(lease) | Doing::Looks(lease) => begins(lease),
+            _ => None,
+        }
+        .filter(|write| self.writes.contains_key(write))
     }
 
     /// The store's side of a write.
@@ -136,7 +200,7 @@ impl World {
     fn stands(written: Lease<u8>) -> Doing {
         let births = written.births();
         match written.record.state {
-            State::Held if births.is_empty() => Doing::Holds(written, None, 0),
+            State::Held if births.is_empty() => Doing::Holds(written, None, 0, Vec::new()),
             State::Held => Doing::Bears(births, written, None),
             State::Open | State::Done => Doing::Nothing,
         }
@@ -159,16 +223,18 @@ impl World {
     }
 
     fn chooses(&self, bounds: &Bounds, at: usize, latest: &BTreeMap<ShardId, (u64, Record<u8>)>, out: &mut Vec<World>) {
-        let seen: Vec<Seen> = latest
-            .iter()
-            .map(|(id, (_, record))| Seen { id: id.clone(), state: record.state, by: record.by.clone() })
-            .collect();
+        let shard = |(id, (_, record)): (&ShardId, &(u64, Record<u8>))| {
+            let (id, by) = (id.clone(), record.by.clone());
+            Seen { id, state: record.state, by, waits: record.waits() }
+        };
+        let mut seen: Vec<Seen> = latest.iter().map(shard).collect();
+        ripen(&mut seen);
         // Whoever is silent may be taken for dead at any time: patience only makes it rarer.
         for dead in [false, true] {
             let doing = match choose(&seen, at, |_| dead) {
                 Choice::Over => Doing::Over,
                 Choice::Wait => Doing::Nothing,
-                Choice::Claim(id) if latest[&id].0 >= bounds.records => continue,
+                Choice::Claim(id) if latest[&id].0 >= bounds.records_of(&latest[&id].1) => continue,
                 Choice::Claim(id) => {
                     let (number, record) = latest[&id].clone();
                     let base = Lease { id, number, record };
@@ -212,7 +278,7 @@ impl World {
                 next.workers[at].doing = match (births.is_empty(), then) {
                     (false, then) => Doing::Bears(births, base, then),
                     (true, Some(claim)) => Doing::Writes(claim),
-                    (true, None) => Doing::Holds(base, None, 0),
+                    (true, None) => Doing::Holds(base, None, 0, Vec::new()),
                 };
                 out.push(next);
             }
@@ -221,15 +287,25 @@ impl World {
                 let there = self.store.get(&(lease.id.clone(), lease.number));
                 out.push(match lease.found(there) {
                     Found::Stands => self.with(at, World::stands(lease)),
-                    Found::Lost => self.with(at, Doing::Nothing),
+                    Found::Lost => self.with(at, begins(&lease).map_or(Doing::Nothing, Doing::Discards)),
                     Found::Again => self.with(at, Doing::Writes(lease)),
                 });
             }
-            Doing::Holds(lease, reached, count) => self.holds(at, &lease, &reached, count, &mut out),
+            Doing::Holds(lease, reached, count, files) => match &lease.record.rest {
+                Rest::Keys(range) => self.holds(at, &lease, range, (&reached, count, files), bounds, &mut out),
+                Rest::File(file) => self.holds_file(at, &lease, file, bounds, &mut out),
+                Rest::Nothing => out.push(self.with(at, Doing::Writes(lease.with(Progress::Done(0))))),
+            },
+            Doing::Discards(write) => {
+                let mut next = self.with(at, Doing::Nothing);
+                next.writes.remove(&write);
+                out.push(next);
+            }
         }
         if self.crashes > 0 && worker.doing != Doing::Nothing {
             let mut next = self.with(at, Doing::Nothing);
             next.crashes -= 1;
+            next.orphans += usize::from(self.begun_by(worker).is_some());
             next.workers[at].lives += 1;
             next.workers[at].me = WorkerId(format!("w{at}.{}", next.workers[at].lives));
             out.push(next);
@@ -237,18 +313,36 @@ impl World {
         out
     }
 
-    fn holds(&self, at: usize, lease: &Lease<u8>, reached: &Option<Key>, count: u8, out: &mut Vec<World>) {
-        let rest = KeyRange { after: reached.clone().or(lease.record.rest.after.clone()), ..lease.record.rest.clone() };
+    fn holds(
+        &self,
+        at: usize,
+        lease: &Lease<u8>,
+        range: &KeyRange,
+        (reached, count, files): (&Option<Key>, u8, Vec<FileShard>),
+        bounds: &Bounds,
+        out: &mut Vec<World>,
+    ) {
+        let rest = KeyRange { after: reached.clone().or(range.after.clone()), ..range.clone() };
         let left = self.keys_of(&rest);
         match left.first() {
+            Some(n) if bounds.ranges > 0 && n + 1 == bounds.keys => {
+                let file = FileShard { key: key(*n), about: String::new(), stage: Stage::New };
+                let files = files.iter().cloned().chain([file]).collect();
+                out.push(self.with(at, Doing::Holds(lease.clone(), Some(key(*n)), count, files)));
+            }
             Some(n) => {
-                let mut next = self.with(at, Doing::Holds(lease.clone(), Some(key(*n)), count + 1));
+                let mut next = self.with(at, Doing::Holds(lease.clone(), Some(key(*n)), count + 1, files.clone()));
                 next.settled[usize::from(*n)] = true;
                 out.push(next);
             }
-            None => out.push(self.with(at, Doing::Writes(lease.with(Progress::Done(count))))),
+            None if files.is_empty() => out.push(self.with(at, Doing::Writes(lease.with(Progress::Done(count))))),
+            None => {
+                let settled = lease.with(Progress::Settled(count, files.clone()));
+                out.push(self.with(at, Doing::Writes(settled)));
+            }
         }
-        out.push(self.with(at, Doing::Writes(lease.with(Progress::GivesBack(reached.clone(), count)))));
+        let given = lease.with(Progress::GivesBack(reached.clone(), count, files.clone()));
+        out.push(self.with(at, Doing::Writes(given)));
         let Some(reached) = reached else { return };
         if self.splits == 0 {
             return;
@@ -257,9 +351,88 @@ impl World {
         for cuts in left.iter().map(|n| vec![key(*n)]).chain([vec![]]) {
             let mut next = self.clone();
             next.splits -= 1;
-            next.workers[at].doing = Doing::Writes(lease.with(Progress::Reached(reached.clone(), count, cuts)));
+            let progress = Progress::Reached(reached.clone(), count, cuts, files.clone());
+            next.workers[at].doing = Doing::Writes(lease.with(progress));
             out.push(next);
         }
+    }
+
+    fn holds_file(&self, at: usize, lease: &Lease<u8>, file: &FileShard, bounds: &Bounds, out: &mut Vec<World>) {
+        let writes = |world: &World, progress| world.with(at, Doing::Writes(lease.with(progress)));
+        let back = writes(self, Progress::GivesBack(None, 0, Vec::new()));
+        match &file.stage {
+            Stage::New => {
+                let mut next = self.clone();
+                next.writes.insert(next.begun, vec![false; bounds.ranges.into()]);
+                let about = next.begun.to_string();
+                next.begun += 1;
+                let of = |stage| FileShard { about: about.clone(), stage, ..file.clone() };
+                let ranges = (0..bounds.ranges.into()).map(|n| of(Stage::Range(n, n + 1))).collect();
+                out.push(writes(&next, Progress::Begun(of(Stage::Begun), ranges)));
+                out.push(back);
+            }
+            Stage::Begun => self.finishes(at, lease, write_of(file), out),
+            Stage::Range(n, _) => {
+                let mut next = self.clone();
+                let what = match next.writes.get_mut(&write_of(file)) {
+                    Some(has) => {
+                        has[*n as usize] = true;
+                        "sent"
+                    }
+                    None => "gone",
+                };
+                out.push(writes(&next, Progress::Came(what.into())));
+                if self.changes > 0 {
+                    let mut next = writes(self, Progress::Came("changed".into()));
+                    next.changes -= 1;
+                    out.push(next);
+                }
+                out.push(back);
+            }
+            Stage::Came(_) => unreachable!("it is done"),
+        }
+    }
+
+    /// Whoever claimed a file whose ranges seemed to be done looks at what came of each.
+    fn finishes(&self, at: usize, lease: &Lease<u8>, write: u8, out: &mut Vec<World>) {
+        let latest = self.latest();
+        let ranges = (0..lease.record.born).map(|n| latest.get(&lease.id.child(n)));
+        let came: Option<Vec<&str>> = ranges.map(|range| range.and_then(|(_, record)| came(&record.rest))).collect();
+        let Some(came) = came else {
+            let back = lease.with(Progress::GivesBack(None, 0, Vec::new()));
+            return out.push(self.with(at, Doing::Writes(back)));
+        };
+        let mut next = self.with(at, Doing::Writes(lease.with(Progress::Done(1))));
+        let large = next.settled.len() - 1;
+        next.settled[large] = true;
+        // A write that is gone was finished by another, or nothing can be done about it.
+        if let Some(has) = next.writes.remove(&write)
+            && came.iter().all(|what| *what == "sent")
+        {
+            assert!(has.iter().all(|there| *there), "a range is missing from what is published");
+            next.published += 1;
+        }
+        out.push(next);
+    }
+}
+
+/// The write of a file, as it is noted in these worlds.
+fn write_of(file: &FileShard) -> u8 {
+    file.about.parse().unwrap()
+}
+
+/// The write that this record would tell of for the first time.
+fn begins(lease: &Lease<u8>) -> Option<u8> {
+    match &lease.record.rest {
+        Rest::File(file) if file.stage == Stage::Begun && !lease.record.children.is_empty() => Some(write_of(file)),
+        _ => None,
+    }
+}
+
+fn came(rest: &Rest) -> Option<&str> {
+    match rest {
+        Rest::File(FileShard { stage: Stage::Came(what), .. }) => Some(what),
+        _ => None,
     }
 }
 
@@ -278,7 +451,7 @@ fn explore(bounds: Bounds) -> (usize, usize) {
         if world.workers.iter().all(|worker| worker.doing == Doing::Over) {
             ended += 1;
         } else {
-            let at_the_bound = world.store.keys().any(|(_, number)| *number >= bounds.records);
+            let at_the_bound = world.store.iter().any(|((_, number), record)| *number >= bounds.records_of(record));
             assert!(at_the_bound || steps.iter().any(|next| *next != world), "nobody can go on");
         }
         todo.extend(steps.into_iter().filter(|next| seen.insert(hash(next))));
@@ -307,7 +480,21 @@ fn walk(seed: u64, bounds: &Bounds) -> World {
 /// Worlds grow by ten with each record that a shard may have.
 fn one() -> Bounds {
     let records = rounds(3, 4);
-    Bounds { workers: 2, keys: 2, shards: 1, splits: 1, crashes: 0, lost_answers: 0, records, slow_listings: false }
+    Bounds {
+        workers: 2,
+        keys: 2,
+        ranges: 0,
+        changes: 0,
+        shards: 1,
+        splits: 1,
+        crashes: 0,
+        lost_answers: 0,
+        records,
+        file_records: 0,
+        range_records: 0,
+        file_alone: false,
+        slow_listings: false,
+    }
 }
 
 #[track_caller]
@@ -347,6 +534,45 @@ fn all_faults_together() {
     holds(Bounds { keys: 1, splits: 0, crashes: 1, lost_answers: 1, slow_listings: true, records: 2, ..one() });
 }
 
+/// One large file of two ranges, which the shard of its key has split off already. Each of its shards is claimed once at least.
+fn large() -> Bounds {
+    let (file_records, range_records) = (rounds(4, 5), 1);
+    Bounds { keys: 1, ranges: 2, splits: 0, file_records, range_records, file_alone: true, ..one() }
+}
+
+#[test]
+fn a_large_file_whose_holders_sleep() {
+    holds(large());
+    holds(Bounds { ranges: 1, file_records: 5, range_records: 2, ..large() });
+}
+
+#[test]
+fn a_large_file_that_changes() {
+    holds(Bounds { changes: 1, ..large() });
+}
+
+#[test]
+fn a_large_file_whose_workers_die() {
+    holds(Bounds { ranges: 1, range_records: 2, crashes: 1, ..large() });
+}
+
+#[test]
+fn a_large_file_and_lost_answers() {
+    holds(Bounds { ranges: 1, lost_answers: 1, ..large() });
+}
+
+#[test]
+fn a_large_file_in_listings_that_others_write_into() {
+    holds(Bounds { ranges: 1, slow_listings: true, ..large() });
+}
+
+/// With a small file before it, in a shard that is split, given back and lost.
+#[test]
+fn a_large_file_is_split_off_once() {
+    holds(Bounds { keys: 2, ranges: 1, splits: 1, records: 2, file_alone: false, ..large() });
+    holds(Bounds { keys: 2, ranges: 1, crashes: 1, records: 2, file_alone: false, ..large() });
+}
+
 /// Who waits has others split what they have, again and again, while workers die, answers are lost, and whoever is slow is taken for
 /// dead.
 #[test]
@@ -354,11 +580,16 @@ fn twenty_workers_that_split_die_and_sleep() {
     let few = Bounds {
         workers: 20,
         keys: 120,
+        ranges: 9,
+        changes: 0,
         shards: 3,
         splits: 100,
         crashes: 40,
         lost_answers: 100,
         records: u64::MAX,
+        file_records: u64::MAX,
+        range_records: u64::MAX,
+        file_alone: false,
         slow_listings: true,
     };
     let (mut shards, mut splits) = (0, 0);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use haul::{Cancel, Cx};
 use haul_core::{
-    ErrorKind, Key, Listed, Mtime, Result,
+    Algo, ErrorKind, Key, Listed, Meta, Mtime, Result,
     event::{Event, Sink},
     filter::{Filter, FilterSpec},
     job::{Job, Verb},
@@ -14,17 +14,18 @@ use haul_fleet::{
     Board, Spec,
     create::create,
     cuts::cuts,
-    protocol::WorkerId,
+    files::has_write,
+    protocol::{Rest, WorkerId},
     report::{Summary, records, summary},
     spec::FORMAT,
     worker::{Ended, Settings, Worker},
 };
 use haul_mem::MemStore;
-use haul_store::{Late, ListRequest, Meters, Payload, Store, WriteSpec};
+use haul_store::{Body, Late, ListRequest, Meters, PartLimits, Payload, Store, WriteSpec};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -99,6 +100,7 @@ impl World {
             requests_a_second: 0.0,
             bytes_a_second: (None, None),
             finish: true,
+            split_files_from: 0,
         }
     }
 
@@ -293,4 +295,163 @@ async fn cuts_balance_names_of_many_kinds() {
         assert_eq!(sizes.iter().sum::<usize>(), 3_000);
         assert!(sizes.len() >= 6 && *sizes.iter().max().unwrap() <= 1_000, "{kind}: {sizes:?}");
     }
+}
+
+/// Parts of the large files of these tests: the engine makes none smaller.
+const PART: usize = 1 << 20;
+
+/// A store that takes parts of this size, and proves files by a CRC.
+fn in_parts() -> Arc<dyn Store> {
+    Arc::new(MemStore::new().with_caps(|caps| {
+        (caps.domain, caps.hashes_listed, caps.hashes_stored) = (None, vec![], vec![Algo::Crc64Nvme]);
+        caps.parts = Some(PartLimits { preferred: PART as u64, ..PartLimits::FILE });
+    }))
+}
+
+async fn put_large(store: &Arc<dyn Store>, key: &str, first: u8) {
+    let bytes: Vec<u8> = (0..24 * PART + 7).map(|n| first.wrapping_add((n / 100_003) as u8)).collect();
+    let meta = Some(Box::new(Meta::from([("kind".to_owned(), "large".to_owned())])));
+    let spec = WriteSpec { mtime: Some(Mtime::new(7, 1)), meta, ..WriteSpec::default() };
+    let upload = store.write(&Key::new(key), spec).await.unwrap();
+    let part = upload.part(0, 0, Payload::from(Bytes::from(bytes))).await.unwrap();
+    upload.publish(vec![part], Late::default()).await.unwrap();
+}
+
+/// A world with a large file among small ones; its spec splits it.
+async fn large_world() -> (World, Spec) {
+    let world = World { src: in_parts(), dst: in_parts(), board: Board::new(memory(true)) };
+    put_large(&world.src, "d/large", 1).await;
+    put(&world.src, "d/a", "small").await;
+    put(&world.src, "e", "small").await;
+    let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
+    let spec = create(&world.board, spec, &world.src, 2, false).await.unwrap();
+    (world, spec)
+}
+
+/// All that a file is.
+async fn whole(store: &Arc<dyn Store>, key: &str) -> (Vec<u8>, Option<Mtime>, Option<Box<Meta>>) {
+    let entry = store.stat(&Key::new(key)).await.unwrap();
+    let Body::Stream(body) = store.read(&entry.key, None, None).await.unwrap().body else { panic!("a stream") };
+    let pieces: Vec<Bytes> = body.map(Result::unwrap).collect().await;
+    (pieces.concat(), entry.mtime, entry.meta)
+}
+
+fn with_metadata(worker: Worker) -> Worker {
+    Worker { job: worker.job.clone().with(|job| job.attributes.metadata = true), ..worker }
+}
+
+#[tokio::test]
+async fn ranges_of_a_large_file_are_everybodys() {
+    let (world, spec) = large_world().await;
+    let senders = Arc::new(Mutex::new(BTreeSet::new()));
+    let workers = (0..4).map(|n| {
+        let senders = senders.clone();
+        let sink = On(move |event: &Event| {
+            if matches!(event, Event::RangeDone { .. }) {
+                senders.lock().unwrap().insert(n);
+            }
+        });
+        with_metadata(world.worker(&format!("w{n}"), &spec, Arc::new(sink))).work()
+    });
+    for ended in futures::future::join_all(workers).await {
+        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    }
+    let Summary { complete, outcome, shards, .. } = world.summary(&spec).await;
+    assert!(complete && shards > 24, "{shards}");
+    assert_eq!((outcome.transfers, outcome.bytes, outcome.error_count), (3, 24 * PART as u64 + 7 + 10, 0));
+    assert_eq!((outcome.checks, outcome.unchanged), (0, 0));
+    assert_eq!(whole(&world.dst, "d/large").await, whole(&world.src, "d/large").await);
+    assert!(senders.lock().unwrap().len() > 1, "one worker sent all of it");
+    let again = world.worker("late", &spec, silent()).work().await;
+    assert!(matches!(again, Ok(Ended::NothingLeft(_))));
+}
+
+#[tokio::test]
+async fn a_large_file_that_changes_on_the_way_is_an_error_and_not_a_mixture() {
+    let (world, spec) = large_world().await;
+    let (sent, changes) = (AtomicUsize::new(0), Cancel::default());
+    let asks = changes.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::RangeDone { .. }) && sent.fetch_add(1, Relaxed) == 5 {
+            asks.cancel();
+        }
+    });
+    let worker = world.worker("w", &spec, Arc::new(sink));
+    let change = async {
+        changes.cancelled().await;
+        put_large(&world.src, "d/large", 2).await;
+    };
+    let (ended, ()) = futures::join!(worker.work(), change);
+    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    let outcome = world.summary(&spec).await.outcome;
+    assert_eq!((outcome.transfers, outcome.error_count, outcome.errors.len()), (2, 1, 1), "{outcome:?}");
+    assert!(outcome.errors[0].contains("changed while it was copied"), "{outcome:?}");
+    assert_eq!(tree(&world.dst).await.keys().collect::<Vec<_>>(), ["d/a", "e"]);
+}
+
+#[tokio::test]
+async fn a_large_file_that_is_proved_by_a_hash_of_the_whole_goes_by_one_worker() {
+    let (world, _) = large_world().await;
+    let src: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.domain = None));
+    put_large(&src, "d/large", 1).await;
+    let world = World { src, board: Board::new(memory(true)), ..world };
+    let spec = Spec { split_files_from: PART as u64, ..world.spec() };
+    let spec = create(&world.board, spec, &world.src, 2, false).await.unwrap();
+    let ended = with_metadata(world.worker("w", &spec, silent())).work().await;
+    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    let Summary { outcome, .. } = world.summary(&spec).await;
+    assert_eq!((outcome.transfers, outcome.error_count), (1, 0), "{outcome:?}");
+    assert_eq!(whole(&world.dst, "d/large").await, whole(&world.src, "d/large").await);
+}
+
+#[tokio::test]
+async fn ranges_that_a_stopped_worker_sent_are_not_sent_again() {
+    let (world, spec) = large_world().await;
+    let (sent, stop) = (AtomicUsize::new(0), Cancel::default());
+    let asks = stop.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::RangeDone { .. }) && sent.fetch_add(1, Relaxed) == 8 {
+            asks.cancel();
+        }
+    });
+    let first = Worker { stop, ..world.worker("first", &spec, Arc::new(sink)) }.work().await;
+    assert!(matches!(first, Ok(Ended::Stopped)), "{first:?}");
+    let rest = Arc::new(AtomicUsize::new(0));
+    let counts = rest.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::RangeDone { .. }) {
+            counts.fetch_add(1, Relaxed);
+        }
+    });
+    let second = with_metadata(world.worker("second", &spec, Arc::new(sink))).work().await;
+    assert!(matches!(second, Ok(Ended::NothingLeft(_))), "{second:?}");
+    assert!((1..=16).contains(&rest.load(Relaxed)), "{rest:?}");
+    assert_eq!(whole(&world.dst, "d/large").await.0, whole(&world.src, "d/large").await.0);
+}
+
+#[tokio::test]
+async fn a_cancelled_job_leaves_no_write_behind() {
+    let (world, spec) = large_world().await;
+    let (sent, cancels) = (AtomicUsize::new(0), Cancel::default());
+    let asks = cancels.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::RangeDone { .. }) && sent.fetch_add(1, Relaxed) == 5 {
+            asks.cancel();
+        }
+    });
+    let cancel = async {
+        cancels.cancelled().await;
+        world.board.cancel().await.unwrap();
+    };
+    let (ended, ()) = futures::join!(world.worker("w", &spec, Arc::new(sink)).work(), cancel);
+    assert!(matches!(ended, Ok(Ended::Cancelled)), "{ended:?}");
+    let view = world.board.look().await.unwrap();
+    let records = records(&world.board, &spec, &view, &mut BTreeMap::new()).await.unwrap();
+    let large = records.values().find(|record| has_write(record)).expect("it was begun");
+    let Rest::File(file) = &large.rest else { panic!() };
+    let about: serde_json::Value = serde_json::from_str(&file.about).unwrap();
+    let token: Vec<u8> = serde_json::from_value(about["token"].clone()).unwrap();
+    let writes = world.dst.resumable().unwrap();
+    let found = writes.resume(&Key::new("d/large"), &token, Vec::new(), WriteSpec::default()).await;
+    assert_eq!(found.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
 }

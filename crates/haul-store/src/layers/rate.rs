@@ -569,6 +569,10 @@ impl Upload for LimitedUpload {
         self.inner.part_size()
     }
 
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         self.inner.read_back(range)
     }

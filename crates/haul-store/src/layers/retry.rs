@@ -690,6 +690,10 @@ impl Upload for RetryingUpload {
         Box::pin(async move { self.shared.attempt(|| self.inner.part_size()).await })
     }
 
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(async move { self.shared.attempt(|| self.inner.read_back(range.clone())).await })
     }

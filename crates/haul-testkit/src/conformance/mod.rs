@@ -72,7 +72,8 @@ const CASES: &[Case] = cases! {
         conditions_hold, times_are_kept, late_facts_override, metadata_is_kept, hashes_are_of_the_content,
         writers_of_one_key_dont_mix;
     resume: a_resumed_write_publishes_the_whole, only_parts_that_are_there_are_believed, a_write_that_ended_is_gone,
-        a_write_given_up_later_leaves_nothing, another_writes_token_is_refused, what_was_sent_is_read_back;
+        a_write_given_up_later_leaves_nothing, another_writes_token_is_refused, what_was_sent_is_read_back,
+        several_send_parts_of_one_write;
     change: set_meta_changes_only_that, deletes_answer_for_each, a_full_folder_is_not_deleted, folders_are_made_once,
         copies_stay_inside, copies_answer_for_each, a_rename_leaves_nothing_behind;
     read: it_hashes_what_it_holds;

@@ -4,7 +4,7 @@ use super::{Outcome, collect, files, get, key, put, skip_unless};
 use crate::tree::content;
 use bytes::Bytes;
 use haul_core::{Algo, Entry, ErrorKind, hash::hash_bytes};
-use haul_store::{Late, ListRequest, Payload, Read, Resumable, Sent, Store, WriteSpec};
+use haul_store::{Late, ListRequest, Part, Payload, Read, Resumable, Sent, Store, Upload, WriteSpec};
 use std::sync::Arc;
 
 /// A write that was left half done, as a journal would remember it.
@@ -24,6 +24,10 @@ impl Half {
     fn payload(&self, index: u64) -> Payload {
         let (from, to) = (index * self.part, ((index + 1) * self.part).min(self.bytes.len() as u64));
         Payload::from(Bytes::copy_from_slice(&self.bytes[from as usize..to as usize]))
+    }
+
+    async fn send(&self, upload: &dyn Upload, index: u64) -> haul_core::Result<Part> {
+        upload.part(index, index * self.part, self.payload(index)).await
     }
 }
 
@@ -151,5 +155,29 @@ pub(super) async fn what_was_sent_is_read_back(store: Arc<dyn Store>) -> Outcome
     let read = Read { entry: Entry::file(key("f"), 0), body };
     assert!(collect(read).await.expect("read") == half.bytes[range.start as usize..range.end as usize]);
     upload.abort().await.expect("aborted");
+    Ok(())
+}
+
+pub(super) async fn several_send_parts_of_one_write(store: Arc<dyn Store>) -> Outcome {
+    let half = half(&*store, "d/f", &[]).await?;
+    let find = || async {
+        let found = writes(&store).resume(&key("d/f"), &half.token, Vec::new(), half.spec()).await;
+        found.map(|(upload, _)| upload)
+    };
+    let Ok(first) = find().await else { return Err("nothing is there before the first part".into()) };
+    skip_unless(first.is_shared(), "one process sends all parts")?;
+    let (second, last) = (find().await.expect("found again"), find().await.expect("found again"));
+    let (two, zero) = futures::join!(half.send(&*first, 2), half.send(&*second, 0));
+    let (three, one) = futures::join!(half.send(&*second, 3), half.send(&*first, 1));
+    let parts = [zero, one, two, three].map(|part| part.expect("sent"));
+    // Whoever was taken for dead sends the same once more.
+    half.send(&*second, 0).await.expect("sent");
+    drop((first, second));
+    let stored = last.publish(parts.to_vec(), Late::default()).await.expect("published");
+    assert_eq!(stored.size, half.bytes.len() as u64);
+    assert!(get(&*store, "d/f").await == half.bytes, "other bytes came back");
+    assert_eq!(files(&*store, ListRequest::all()).await, ["d/f"]);
+    let error = find().await.err().expect("it has ended");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     Ok(())
 }

@@ -28,7 +28,7 @@ use crate::{
     known::Index,
     ledger::Ledger,
     looks::Due,
-    part::MayDelete,
+    part::{Large, Reins},
     plan::{Outlet, Planner, Walked, forbidden},
     transfer::{Mover, Order},
 };
@@ -85,6 +85,8 @@ pub(crate) struct Executor {
     delayed: delayed::Delayed,
     /// What is said where there is no room.
     full: full::Full,
+    /// Large files go to whoever holds these, if he wants them.
+    reins: Option<Reins>,
 }
 
 impl Executor {
@@ -116,12 +118,20 @@ impl Executor {
             planner: planner.clone(),
             starts: Starts::new(&job.limits),
             delayed: delayed::Delayed::default(),
+            reins: None,
         }
     }
 
-    /// This executor, which asks before it deletes.
-    pub fn asking(self, may_delete: Option<Arc<dyn MayDelete>>) -> Executor {
-        Executor { deleter: self.deleter.asking(may_delete), ..self }
+    /// This executor, which asks before it deletes, and leaves large files to who wants them.
+    pub fn reined(self, reins: Option<Reins>) -> Executor {
+        let may_delete = reins.as_ref().and_then(|reins| reins.may_delete.clone());
+        Executor { deleter: self.deleter.asking(may_delete), reins, ..self }
+    }
+
+    /// Who wants this file, as it is large.
+    fn wants_large(&self, src: &Entry) -> Option<&Reins> {
+        let reins = self.reins.as_ref()?;
+        (reins.large_from? <= src.size && self.mover.may_be_shared(src)).then_some(reins)
     }
 
     /// Does a step, or hands it to the part that does it.
@@ -167,6 +177,9 @@ impl Executor {
         match action {
             Action::Keep if look => Box::pin(send_due(Due { src, to, why, decided: false }, orders)).await,
             Action::Keep => self.kept(&src, why),
+            Action::Copy if !aside && let Some(reins) = self.wants_large(&src) => {
+                reins.leave(Large { src, replaced: dst });
+            }
             Action::Copy => {
                 let mut order = self.order(src, to, dst);
                 order.kept = aside;

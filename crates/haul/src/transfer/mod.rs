@@ -1,7 +1,7 @@
 //! Bringing one file over: choose the route, move the bytes, verify, publish; again from the start if it must be.
 //!
 //! Routes are files here: `server` (inside a copy domain, in batches), `bundle` (small files, many with one request), `pump` (parts or one
-//! stream through memory), `delta` (from the old file and what it doesn't have).
+//! stream through memory), `delta` (from the old file and what it doesn't have). `shared` is one file by several processes.
 
 mod allowance;
 mod bundle;
@@ -12,6 +12,7 @@ pub(crate) use allowance::Allowance;
 use pump::Along;
 pub(crate) use read::file_range;
 pub mod server;
+pub mod shared;
 mod unfinished;
 
 use crate::{
@@ -165,7 +166,15 @@ impl Across {
     }
 }
 
-impl Count<'_> {
+impl<'a> Count<'a> {
+    /// Nothing is moved yet.
+    fn new(mover: &'a Mover, step: StepId) -> Count<'a> {
+        let zero = || AtomicI64::new(0);
+        let (skipped, taken, ahead) = (zero(), zero(), zero());
+        let across = Across { step, sink: mover.cx.sink.clone(), bytes: Mutex::new(Some(0)) };
+        Count { mover, across: Arc::new(across), skipped, taken, ahead }
+    }
+
     /// False when so many more bytes are more than the user allows: they don't go.
     pub fn allows(&self, bytes: u64) -> bool {
         let ahead = |ahead: i64| Some(ahead - bytes as i64).filter(|left| *left >= 0);
@@ -360,10 +369,7 @@ impl Mover {
         delta: Option<Delta>,
         claim: &Claim,
     ) -> Result<Arrived> {
-        let zero = || AtomicI64::new(0);
-        let (skipped, taken, ahead) = (zero(), zero(), zero());
-        let across = Across { step: order.step, sink: self.cx.sink.clone(), bytes: Mutex::new(Some(0)) };
-        let count = Count { mover: self, across: Arc::new(across), skipped, taken, ahead };
+        let count = Count::new(self, order.step);
         if delta.is_none() && self.chunks(src.size) == 1 && !count.allows_whole(src.size) {
             return Err(cancelled());
         }

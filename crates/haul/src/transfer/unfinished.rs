@@ -12,6 +12,7 @@ use haul_core::{
 use haul_store::{LeftCopy, LogCopy, Part, Sent, Upload, WriteSpec, offered};
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -27,12 +28,20 @@ pub struct Target {
     pub known: BTreeMap<u64, Sent>,
     /// Where it is noted, if it is.
     pub track: Option<Track>,
+    /// Only these chunks are to go: others bring the rest.
+    pub only: Option<Range<u64>>,
 }
 
 impl Target {
     /// One that isn't noted, and in which nothing is yet.
     pub fn new(upload: Box<dyn Upload>, block: u64) -> Target {
-        Target { upload, block, dictated: false, known: BTreeMap::new(), track: None }
+        Target { upload, block, dictated: false, known: BTreeMap::new(), track: None, only: None }
+    }
+
+    /// The chunks of a file of `size` bytes that are to go here, there or not.
+    pub fn chunks(&self, size: u64) -> Range<u64> {
+        let all = size.div_ceil(self.block);
+        self.only.clone().map_or(0..all, |only| only.start.min(all)..only.end.min(all))
     }
 }
 
@@ -104,7 +113,7 @@ impl Mover {
             }
             None => None,
         };
-        Ok(Target { upload, block, dictated, known: BTreeMap::new(), track })
+        Ok(Target { dictated, track, ..Target::new(upload, block) })
     }
 
     /// The MD5 of a file on a disk, for a store that keeps it: with an upload in parts it must be known before the first.
@@ -179,7 +188,7 @@ impl Mover {
                 tracing::debug!(key = %opened.to, chunks = known.len(), "resuming a partly sent file");
                 let track = Some(Track { journal: journal.clone(), write });
                 let dictated = upload.part_size().await?.is_some();
-                Ok(Some(Target { upload, block: opened.part_size, dictated, known, track }))
+                Ok(Some(Target { dictated, known, track, ..Target::new(upload, opened.part_size) }))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 journal.closed(write);

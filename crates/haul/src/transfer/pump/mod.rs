@@ -17,7 +17,7 @@ use crate::{
 };
 use digest::Digest;
 use futures::{StreamExt, stream::FuturesUnordered};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Result, job::Job, plan::Route};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Result, hash, job::Job, plan::Route};
 use haul_store::{Body, Part, PartLimits, Relay, hashing};
 use reader::{Again, Piece, Reader};
 use std::{fs::File, ops::Range, sync::Arc};
@@ -138,8 +138,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
         && mover.cx.dst.caps().files
         && !digest.needs_chunks()
     {
-        let missing: Vec<u64> =
-            (0..size.div_ceil(target.block)).filter(|index| !target.known.contains_key(index)).collect();
+        let missing: Vec<u64> = target.chunks(size).filter(|index| !target.known.contains_key(index)).collect();
         let from = through::From { store: store.clone(), entry: entry.clone() };
         let arrived = through::through(mover, &from, target, &missing, &mut digest, count, claim).await?;
         bytes += arrived.iter().map(|part| part.size).sum::<u64>();
@@ -277,6 +276,9 @@ struct Known {
 /// what is small is still in the processor's cache as it passes.
 async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: bool, target: &Target) -> Known {
     let algos = algos(mover, facts);
+    if target.only.is_some() {
+        return Known { again: Again::Never, digest: Digest::new(of_ranges(algos)), unproved: None };
+    }
     let budget = mover.budget.clone();
     let known = |again, algos| {
         let digest = Digest::new(algos);
@@ -332,6 +334,20 @@ pub fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
         algos.push(VERIFY);
     }
     algos
+}
+
+/// Those of which the hash of the whole follows from those of its ranges, and one such in any case.
+fn of_ranges(mut algos: Vec<Algo>) -> Vec<Algo> {
+    algos.retain(|algo| hash::combines(*algo));
+    if !algos.contains(&Algo::Crc64Nvme) {
+        algos.push(Algo::Crc64Nvme);
+    }
+    algos
+}
+
+/// True when ranges of the file can prove what the whole has to be proved by.
+pub fn is_proved_by_ranges(mover: &Mover, facts: &Entry) -> bool {
+    digest::apart(&algos(mover, facts))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Reader {
         let passes = apart && mover.cx.dst.caps().relays && matches!(again, Again::Never);
         let ranged = |read: ReadRange, in_hand: u64, passing: bool| {
             let wanted = |index: &u64| !matches!(again, Again::Never) || !target.known.contains_key(index);
-            let chunks: Vec<u64> = (0..size.div_ceil(block)).filter(wanted).collect();
+            let chunks: Vec<u64> = target.chunks(size).filter(wanted).collect();
             let back = match again {
                 Again::Back(file) => Some((file, target.known.keys().copied().collect())),
                 Again::Never | Again::Source => None,

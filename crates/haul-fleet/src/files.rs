@@ -1,0 +1,330 @@
+//! Large files by many workers: a shard for each, whose holder begins the write and splits it into ranges; shards for those; and who
+//! finds all ranges done finishes the file. A file that can't be split is one worker's, as all others are.
+
+use crate::{
+    outcome::Outcome,
+    protocol::{FileShard, Lease, Progress, Record, Rest, ShardId, Stage, State},
+    worker::{Crew, fatal, is_fatal},
+};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use haul::{
+    Cancel, Cx,
+    part::Large,
+    run_one,
+    shared::{Brought, Fence, SharedFile, Sharing},
+};
+use haul_core::{
+    Error, ErrorKind, Result,
+    job::{Job, Verb},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::time::sleep;
+
+/// A range is this part of what files are split from: at 8 GiB, 1 GiB, which a worker sends in seconds while its lease costs some
+/// requests …
+const SHARE: u64 = 8;
+/// … and not less of a file than this part of it: each range is some objects of the job's directory, which all workers list.
+const MOST: u64 = 512;
+
+/// Records of ranges that are read at once.
+const AT_ONCE: usize = 16;
+
+/// What came of a range.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Came {
+    /// It is at the destination.
+    Sent(Brought),
+    /// It isn't: why, in one line.
+    Failed(String),
+    /// Nobody tried, as another range had failed.
+    LeftOut,
+}
+
+/// How work at a shard of a file ended that the worker has to leave.
+enum Left {
+    /// Its lease is lost, or it is to stop, and others go on.
+    ToOthers,
+    /// It can do no more.
+    Fatal(Error),
+    /// It failed.
+    Failed(Error),
+}
+
+/// The shard of a large file that was met.
+pub(crate) fn shard_of(large: &Large) -> FileShard {
+    FileShard { key: large.src.key.clone(), about: text(large), stage: Stage::New }
+}
+
+/// The ranges of a file, none smaller than this share of `split_from` bytes but the last.
+fn ranges(file: &SharedFile, about: &str, split_from: u64) -> Vec<FileShard> {
+    let bytes = (split_from / SHARE).max(file.size().div_ceil(MOST));
+    let (step, parts) = (bytes.div_ceil(file.part_size()).max(1), file.parts());
+    let range = |from: u64| Stage::Range(from, (from + step).min(parts));
+    let shard = |from| FileShard { key: file.key().clone(), about: about.to_owned(), stage: range(from) };
+    (0..parts).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(shard).collect()
+}
+
+/// Values of our own, without anything that JSON can't hold.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn value<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text)
+        .map_err(|e| Error::new(ErrorKind::Corrupt, "read", format!("a large file's record can't be understood: {e}")))
+}
+
+/// True for a large file whose write is begun and has not ended.
+pub fn has_write(record: &Record<Outcome>) -> bool {
+    record.state != State::Done && matches!(&record.rest, Rest::File(file) if file.stage == Stage::Begun)
+}
+
+/// Removes the writes of files that a job began and that nobody finishes any more; gives those that could not be removed.
+pub async fn discard_writes(sharing: &Sharing, records: &BTreeMap<ShardId, Record<Outcome>>) -> Vec<Error> {
+    let mut failed = Vec::new();
+    for record in records.values().filter(|record| has_write(record)) {
+        let Rest::File(FileShard { about, .. }) = &record.rest else { continue };
+        let discarded = match value::<SharedFile>(about) {
+            Ok(file) => sharing.discard(&file).await,
+            Err(error) => Err(error),
+        };
+        failed.extend(discarded.err());
+    }
+    failed
+}
+
+impl Crew {
+    /// Works at a large file, or at a range of one, until that is done, given back or lost.
+    pub async fn hold_file(&self, lease: Lease<Outcome>, file: FileShard) -> Result<()> {
+        let cancel = Cancel::default();
+        let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
+        let worked = {
+            let work = self.work_at(&lease, &file, &cancel).boxed_local();
+            let watch = async {
+                tokio::select! {
+                    () = lost.cancelled() => {}
+                    () = async {
+                        self.ended.cancelled().await;
+                        sleep(self.worker.settings.grace).await;
+                    } => {}
+                }
+                cancel.cancel();
+            };
+            tokio::pin!(work, watch);
+            tokio::select! {
+                worked = &mut work => worked,
+                () = &mut watch => work.await,
+            }
+        };
+        let back = || lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()));
+        match worked {
+            Ok(()) => Ok(()),
+            Err(_) if lost.is_cancelled() => Ok(()),
+            Err(Left::ToOthers) => self.write(&back()).await.map(drop),
+            Err(Left::Fatal(error)) => {
+                self.write(&back()).await?;
+                Err(error)
+            }
+            Err(Left::Failed(error)) => self.is_done(&lease, self.failed(&error)).await,
+        }
+    }
+
+    async fn work_at(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
+        match &file.stage {
+            Stage::New => self.begin(lease, file, cancel).await,
+            Stage::Begun => self.finish_file(lease, file, cancel).await,
+            Stage::Range(from, to) => self.send(lease, file, (*from, *to), cancel).await,
+            // It is done, and nobody claims what is done.
+            Stage::Came(_) => Ok(()),
+        }
+    }
+
+    /// Begins the write of a file and splits it into ranges; copies it whole where that can't be.
+    async fn begin(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
+        let sharing = self.sharing(cancel);
+        let large: Large = value(&file.about)?;
+        let begun = match sharing.begin(&large).await {
+            Ok(Some(begun)) => begun,
+            Ok(None) => return self.copy_whole(lease, file, cancel).await,
+            Err(error) => match self.left(error, cancel) {
+                Left::Failed(error) => {
+                    tracing::debug!(key = %file.key, %error, "its write can't be begun for many workers");
+                    return self.copy_whole(lease, file, cancel).await;
+                }
+                left => return Err(left),
+            },
+        };
+        let about = text(&begun);
+        let ranges = ranges(&begun, &about, self.spec.split_files_from);
+        let file = FileShard { about, stage: Stage::Begun, ..file.clone() };
+        let lease = lease.with(Progress::Begun(file, ranges));
+        if !self.write(&lease).await? {
+            // Nobody knows of the write.
+            if let Err(error) = sharing.discard(&begun).await {
+                tracing::warn!("{}", (self.worker.line)(&error));
+            }
+            return Ok(());
+        }
+        self.board().bear(&lease).await?;
+        self.write(&lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()))).await?;
+        Ok(())
+    }
+
+    /// Sends a range of a file.
+    async fn send(
+        &self,
+        lease: &Lease<Outcome>,
+        file: &FileShard,
+        (from, to): (u64, u64),
+        cancel: &Cancel,
+    ) -> Result<(), Left> {
+        let of = lease.id.parent().unwrap_or_else(|| lease.id.clone());
+        let came = if self.sight().view.failed.contains(&of) {
+            Came::LeftOut
+        } else {
+            let begun: SharedFile = value(&file.about)?;
+            match self.sharing(cancel).send(&begun, from..to, self.fence(lease)).await {
+                Ok(brought) => Came::Sent(brought),
+                Err(error) => match self.left(error, cancel) {
+                    Left::Failed(error) => Came::Failed((self.worker.line)(&error)),
+                    left => return Err(left),
+                },
+            }
+        };
+        if matches!(came, Came::Failed(_)) {
+            self.board().note_failed(&of).await?;
+        }
+        if self.write(&lease.with(Progress::Came(text(&came)))).await? {
+            self.board().note_done(&lease.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a file visible whose ranges are all there, or removes what was sent of one that failed.
+    async fn finish_file(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
+        let Some(came) = self.came(lease).await? else { return Err(Left::ToOthers) };
+        let (sharing, begun): (_, SharedFile) = (self.sharing(cancel), value(&file.about)?);
+        // Nobody else is at it, as far as the store knows.
+        self.grip(lease).holds().await.map_err(|error| self.left(error, cancel))?;
+        let mut brought = Vec::new();
+        let mut failed = None;
+        for range in came {
+            match range {
+                Came::Sent(range) => brought.push(range),
+                Came::Failed(why) => failed = failed.or(Some(why)),
+                Came::LeftOut => {}
+            }
+        }
+        if let Some(why) = failed {
+            self.give_up(&sharing, &begun).await;
+            let outcome = Outcome { error_count: 1, errors: vec![why], ..Outcome::default() };
+            return Ok(self.is_done(lease, outcome).await?);
+        }
+        let left = match sharing.finish(&begun, brought).await {
+            Ok(bytes) => {
+                let outcome = Outcome { transfers: 1, bytes, ..Outcome::default() };
+                return Ok(self.is_done(lease, outcome).await?);
+            }
+            Err(error) => self.left(error, cancel),
+        };
+        match left {
+            Left::Failed(error) => {
+                self.give_up(&sharing, &begun).await;
+                // Something of another kind has its name. Whoever copies a file alone knows what becomes of that.
+                if error.kind() == ErrorKind::Exists && self.worker.job.existing.other_kinds.are_replaced() {
+                    return self.copy_whole(lease, file, cancel).await;
+                }
+                Err(Left::Failed(error))
+            }
+            left => Err(left),
+        }
+    }
+
+    /// What came of all ranges of a file; `None` if some aren't done.
+    async fn came(&self, lease: &Lease<Outcome>) -> Result<Option<Vec<Came>>> {
+        let ids: Vec<ShardId> = (0..lease.record.born).map(|number| lease.id.child(number)).collect();
+        let reads = ids.into_iter().map(|id| async move {
+            let Some(number) = self.board().latest(&id).await? else { return Ok(None) };
+            let Some(record) = self.board().record(&id, number).await? else { return Ok(None) };
+            match record.rest {
+                Rest::File(FileShard { stage: Stage::Came(came), .. }) => value::<Came>(&came).map(Some),
+                _ => Ok(None),
+            }
+        });
+        let reads: Vec<_> = reads.map(FutureExt::boxed_local).collect();
+        let came: Vec<Option<Came>> = futures::stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        Ok(came.into_iter().collect())
+    }
+
+    /// Copies a file as one run does. That it is compared again is counted by nobody.
+    async fn copy_whole(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
+        let (job, cx) = (self.job(), self.cx(cancel));
+        let report = run_one(job, cx, &file.key, &file.key).boxed_local().await;
+        if let Some(error) = fatal(&report.errors, report.stopped) {
+            return Err(Left::Fatal(error));
+        }
+        if report.stopped.is_some() {
+            return Err(Left::ToOthers);
+        }
+        let outcome = Outcome { checks: 0, ..Outcome::of(&report, &*self.worker.line) };
+        Ok(self.is_done(lease, outcome).await?)
+    }
+
+    async fn give_up(&self, sharing: &Sharing, file: &SharedFile) {
+        if let Err(error) = sharing.discard(file).await {
+            tracing::warn!("What was sent of a file that failed is still there: {}", (self.worker.line)(&error));
+        }
+    }
+
+    /// Removes what was begun in a job that is cancelled.
+    pub async fn discard_writes(&self, records: &BTreeMap<ShardId, Record<Outcome>>) {
+        for error in discard_writes(&self.sharing(&Cancel::default()), records).await {
+            tracing::warn!("What was sent of a file is still there: {}", (self.worker.line)(&error));
+        }
+    }
+
+    fn job(&self) -> Job {
+        self.worker.job.clone().with(|job| job.verb = Verb::Copy)
+    }
+
+    fn cx(&self, cancel: &Cancel) -> Cx {
+        Cx { cancel: cancel.clone(), ..self.worker.cx.clone() }
+    }
+
+    fn sharing(&self, cancel: &Cancel) -> Sharing {
+        Sharing::new(self.job(), self.cx(cancel))
+    }
+
+    /// Parts are sent for as long as the lease is surely this worker's.
+    fn fence(&self, lease: &Lease<Outcome>) -> Fence {
+        let grip = Arc::new(self.grip(lease));
+        Arc::new(move || {
+            let grip = grip.clone();
+            async move { grip.may_go_on().await }.boxed()
+        })
+    }
+
+    /// What an error means for this worker.
+    fn left(&self, error: Error, cancel: &Cancel) -> Left {
+        match error.kind() {
+            ErrorKind::Cancelled => Left::ToOthers,
+            _ if cancel.is_cancelled() => Left::ToOthers,
+            kind if is_fatal(kind) => Left::Fatal(error),
+            _ => Left::Failed(error),
+        }
+    }
+
+    /// The outcome of a file that failed.
+    fn failed(&self, error: &Error) -> Outcome {
+        Outcome { error_count: 1, errors: vec![(self.worker.line)(error)], ..Outcome::default() }
+    }
+}
+
+impl From<Error> for Left {
+    /// An error of the job's directory: without it nobody can go on.
+    fn from(error: Error) -> Left {
+        Left::Fatal(error)
+    }
+}

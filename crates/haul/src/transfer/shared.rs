@@ -1,0 +1,460 @@
+//! One large file by several processes, on any machines: one begins its write, each sends ranges of its parts, and one makes the whole
+//! visible. What they must tell each other is data ([`SharedFile`], [`Brought`]); who does what is for the caller to say, who also
+//! makes sure that the file is finished only once every range is there.
+//!
+//! All of it is of one version of the source, the one that was seen as the write was begun.
+
+use super::{ABORT_WITHIN, Count, Mover, Order, pump, read, unfinished::Target};
+use crate::{Cx, attributes::Attributes, backup::Backup, budget::Budget, cx::cancelled, part::Large};
+use futures::future::BoxFuture;
+use haul_core::{
+    Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Result, Retry, Version,
+    entry::Inode,
+    event::{Event, StepId},
+    hash,
+    job::Job,
+    plan::Route,
+};
+use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, offered};
+use serde::{Deserialize, Serialize};
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// How often a publish is tried of which it isn't known what became of it.
+const TRIES: u32 = 3;
+
+/// Numbers of ranges are beyond those of a run's transfers: sinks hear both.
+const FIRST_STEP: StepId = 1 << 48;
+
+/// A file whose write is begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SharedFile {
+    /// The source as it was seen then, with all that goes along.
+    src: Entry,
+    /// What was at the destination.
+    replaced: Option<Entry>,
+    /// Finds the write.
+    token: Vec<u8>,
+    /// Bytes of each part but the last.
+    part_size: u64,
+}
+
+impl SharedFile {
+    /// Its name, at the source and at the destination.
+    pub fn key(&self) -> &Key {
+        &self.src.key
+    }
+
+    /// Bytes of the whole.
+    pub fn size(&self) -> u64 {
+        self.src.size
+    }
+
+    /// How many parts it goes in.
+    pub fn parts(&self) -> u64 {
+        self.src.size.div_ceil(self.part_size)
+    }
+
+    /// Bytes of each part but the last.
+    pub fn part_size(&self) -> u64 {
+        self.part_size
+    }
+
+    /// Bytes of a part.
+    fn len(&self, part: u64) -> u64 {
+        self.src.size.saturating_sub(part * self.part_size).min(self.part_size)
+    }
+}
+
+/// What came of a range: it is at the destination.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Brought {
+    /// The store's receipts.
+    parts: Vec<Part>,
+    /// Of the range's bytes.
+    hashes: Hashes,
+}
+
+/// Asked before each part is sent: an error where others may have taken over what this process is about, and it is to stop.
+pub type Fence = Arc<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// Transfers files together with other processes that have the same job between the same stores.
+pub struct Sharing {
+    mover: Mover,
+}
+
+impl Sharing {
+    /// By the rules of `job`, between the ends of `cx`.
+    pub fn new(mut job: Job, cx: Cx) -> Sharing {
+        let attributes = Attributes::new(&mut job, &cx);
+        let job = Arc::new(job);
+        let budget = Budget::new(&job, &*cx.src, &*cx.dst);
+        let backup = Backup::new(&job, &cx, attributes.keep.as_deref());
+        Sharing { mover: Mover { cx, job, budget, keep: attributes.keep, backup, allowance: None } }
+    }
+
+    /// Begins the write of a file; `None` for one that only a single process can transfer: its store doesn't take parts from
+    /// several, or what the whole is to be proved by doesn't follow from ranges of it.
+    ///
+    /// Errors: those of asking the source, and of beginning.
+    pub fn begin<'a>(&'a self, large: &'a Large) -> BoxFuture<'a, Result<Option<SharedFile>>> {
+        Box::pin(async move {
+            let mover = &self.mover;
+            let mut src = mover.cx.src.stat(&large.src.key).await.map_err(|e| e.with_key(&large.src.key))?;
+            src.meta = src.meta.take().or_else(|| large.src.meta.clone());
+            let (Route::Parts { .. }, true) = (mover.route(&src), self.may_be_split(&src)) else { return Ok(None) };
+            let part_size = pump::noted(mover, &src, mover.route(&src));
+            let order = Order::new(FIRST_STEP, src.clone(), src.key.clone(), large.replaced.clone());
+            let spec = WriteSpec { resumable: true, ..mover.spec(&order, &src) };
+            let upload = mover.cx.dst.write(&src.key, spec).await?;
+            if !upload.is_shared() {
+                upload.abort().await?;
+                return Ok(None);
+            }
+            let found = async { Ok((upload.part_size().await?, upload.token().await?)) }.await;
+            match found {
+                Ok((told, Some(token))) => {
+                    let (part_size, replaced) = (told.unwrap_or(part_size), large.replaced.clone());
+                    Ok(Some(SharedFile { src, replaced, token, part_size }))
+                }
+                Ok((_, None)) => upload.abort().await.map(|()| None),
+                Err(error) => Err(super::abort(upload, error).await),
+            }
+        })
+    }
+
+    /// Ranges of it prove the whole, and nothing must be known of it before its first part.
+    fn may_be_split(&self, src: &Entry) -> bool {
+        let (job, caps) = (&self.mover.job, self.mover.cx.dst.caps());
+        let hashed_first = job.write.store_md5 && !caps.files && src.hashes.get(Algo::Md5).is_none();
+        src.version.is_some() && !hashed_first && pump::is_proved_by_ranges(&self.mover, src)
+    }
+
+    /// Sends a range of parts, for as long as `fence` lets them.
+    ///
+    /// Errors: `Changed` when the source isn't what it was as the write was begun; `NotFound` when the write is gone; the fence's;
+    /// else the last try's.
+    pub fn send<'a>(&'a self, file: &'a SharedFile, parts: Range<u64>, fence: Fence) -> BoxFuture<'a, Result<Brought>> {
+        static STEP: AtomicU64 = AtomicU64::new(FIRST_STEP);
+        Box::pin(async move {
+            let (mover, step) = (&self.mover, STEP.fetch_add(1, Ordering::Relaxed));
+            let (key, size) = (file.key().clone(), parts.clone().map(|part| file.len(part)).sum());
+            mover.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Parts { size: file.part_size } });
+            let mut attempt = 0;
+            loop {
+                let count = Count::new(mover, step);
+                let error = match self.attempt(file, parts.clone(), &fence, &count).await {
+                    Ok(brought) => {
+                        count.arrived(size);
+                        mover.cx.sink.emit(&Event::RangeDone { step });
+                        return Ok(brought);
+                    }
+                    Err(error) => error,
+                };
+                count.take_back();
+                let tries = attempt < mover.job.pace.file_retries && !mover.cx.cancel.is_cancelled();
+                if !tries || !may_be_mended(&error) {
+                    let error = error.with_key(file.key());
+                    mover.cx.sink.emit(&Event::Failed { step, error: Arc::new(error.to_report()) });
+                    return Err(error);
+                }
+                attempt += 1;
+                mover.wait_before_retry(step, error, attempt).await?;
+            }
+        })
+    }
+
+    async fn attempt(&self, file: &SharedFile, parts: Range<u64>, fence: &Fence, count: &Count<'_>) -> Result<Brought> {
+        let (mover, cx) = (&self.mover, &self.mover.cx);
+        let stops = || cx.cancel.cancelled();
+        let (source, upload) = tokio::select! {
+            biased;
+            () = stops() => return Err(cancelled()),
+            found = async { Ok::<_, Error>((self.source(file).await?, self.write(file).await?)) } => found?,
+        };
+        let upload = Box::new(Fenced { upload, fence: fence.clone() });
+        let target = Target { only: Some(parts.clone()), ..Target::new(upload, file.part_size) };
+        let claim = mover.budget.claim(parts.end - parts.start, None);
+        let pumped = tokio::select! {
+            biased;
+            () = stops() => return Err(cancelled()),
+            pumped = pump::pump(mover, source, &target, count, &claim) => pumped?,
+        };
+        if cx.src.caps().files {
+            self.source_now(file).await?;
+        }
+        // Another machine publishes: what is only in this one's memory would be lost with it.
+        if let Ok(Body::File(written, _)) = target.upload.read_back(0..file.size()).await {
+            disk::run(move || written.sync_data().map_err(|e| Error::from_io("write", e))).await?;
+        }
+        let brought = Brought { parts: pumped.parts, hashes: pumped.hashes };
+        check(file, parts, &brought.parts)?;
+        Ok(brought)
+    }
+
+    /// The source as this machine sees it.
+    ///
+    /// Errors: `Changed` when it isn't what it was.
+    async fn source_now(&self, file: &SharedFile) -> Result<Entry> {
+        let now = self.mover.cx.src.stat(file.key()).await?;
+        if is_same(&file.src, &now) {
+            return Ok(Entry { version: now.version, ..file.src.clone() });
+        }
+        Err(Error::new(ErrorKind::Changed, "read", "the file changed while it was copied"))
+    }
+
+    async fn source(&self, file: &SharedFile) -> Result<read::Source> {
+        let cx = &self.mover.cx;
+        let facts = self.source_now(file).await?;
+        if !cx.src.caps().files {
+            let bytes = read::Bytes::Ranges { store: cx.src.clone(), entry: facts.clone() };
+            return Ok(read::Source { facts, bytes });
+        }
+        match cx.src.read(file.key(), facts.version.as_ref(), None).await?.body {
+            Body::File(bytes, _) => Ok(read::Source { facts, bytes: read::Bytes::File(bytes) }),
+            Body::Stream(_) => Err(Error::new(ErrorKind::Unsupported, "read", "a file came as a stream")),
+        }
+    }
+
+    async fn write(&self, file: &SharedFile) -> Result<Box<dyn Upload>> {
+        let writes = offered(self.mover.cx.dst.resumable(), "resume")?;
+        let spec = self.mover.spec(&order(file), &file.src);
+        Ok(writes.resume(file.key(), &file.token, Vec::new(), spec).await?.0)
+    }
+
+    /// Makes the whole visible, once all its ranges are there; `brought` is what came of each, in any order. That another process
+    /// has done so is success: of a publish that may have been done the destination is asked.
+    ///
+    /// Errors: those of [`Sharing::send`]; `Corrupt` when the whole isn't what the source says it has; those of the publish. Nothing
+    /// new is visible then, and the write is still there: see [`Sharing::discard`].
+    pub fn finish<'a>(&'a self, file: &'a SharedFile, brought: Vec<Brought>) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move { self.finish_whole(file, brought).await.map_err(|e| e.with_key(file.key())) })
+    }
+
+    async fn finish_whole(&self, file: &SharedFile, mut brought: Vec<Brought>) -> Result<u64> {
+        let mover = &self.mover;
+        brought.sort_by_key(|range| range.parts.first().map(|part| part.index));
+        let hashes = whole(&brought);
+        let parts: Vec<Part> = brought.into_iter().flat_map(|range| range.parts).collect();
+        check(file, 0..file.parts(), &parts)?;
+        mover.check_moved(&file.src, file.size(), &hashes)?;
+        if let Err(error) = self.source_now(file).await {
+            // What was published before may have had its source replaced since.
+            return if self.has_landed(file, &hashes).await { Ok(self.arrived(file, None)) } else { Err(error) };
+        }
+        let mut upload = match self.write(file).await {
+            Ok(upload) => upload,
+            Err(_) if self.has_landed(file, &hashes).await => return Ok(self.arrived(file, None)),
+            Err(error) => return Err(error),
+        };
+        let mut tries = 0;
+        loop {
+            let late = Late { hashes: hashes.clone(), ..Late::default() };
+            let Unpublished { error, upload: again } = match upload.publish(parts.clone(), late).await {
+                Ok(stored) => return self.published(file, &hashes, stored).await,
+                Err(failed) => failed,
+            };
+            if self.has_landed(file, &hashes).await {
+                return Ok(self.arrived(file, None));
+            }
+            tries += 1;
+            if tries == TRIES || !may_be_mended(&error) || mover.cx.cancel.is_cancelled() {
+                return Err(error);
+            }
+            mover.wait_before_retry(FIRST_STEP, error, tries).await?;
+            upload = again;
+        }
+    }
+
+    async fn published(&self, file: &SharedFile, hashes: &Hashes, stored: Stored) -> Result<u64> {
+        let proved = match self.mover.check_stored(file.size(), &file.src, hashes, &stored) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                return Err(self.mover.take_away(&order(file), stored, error).await);
+            }
+            proved => proved?,
+        };
+        Ok(self.arrived(file, proved))
+    }
+
+    fn arrived(&self, file: &SharedFile, proved: Option<Algo>) -> u64 {
+        let (key, size, replaced) = (file.key().clone(), file.size(), file.replaced.is_some());
+        self.mover.cx.sink.emit(&Event::Done { step: FIRST_STEP, key, size, replaced, proved });
+        size
+    }
+
+    /// True when the destination has the file already: another process finished it, or this one did and the answer was lost.
+    async fn has_landed(&self, file: &SharedFile, hashes: &Hashes) -> bool {
+        let Ok(there) = self.mover.cx.dst.stat(file.key()).await else { return false };
+        let older = file.replaced.as_ref().is_some_and(|old| old.version == there.version);
+        let time = self.mover.set_time(&file.src).or(file.src.mtime);
+        let precision = self.mover.cx.dst.caps().mtime.map(|precision| precision.as_nanos() as i128);
+        let same_time = time
+            .zip(there.mtime)
+            .zip(precision)
+            .is_some_and(|((ours, theirs), precision)| (ours.0 - theirs.0).abs() <= precision);
+        let same = match hashes.agree(&there.hashes) {
+            Some((_, same)) => same && (same_time || precision.is_none()),
+            None => same_time,
+        };
+        !older && there.size == file.size() && same
+    }
+
+    /// Removes what was sent of a file that is not to be finished. That it is gone already is success.
+    ///
+    /// Errors: those of the store, or it gave no answer in time.
+    pub fn discard<'a>(&'a self, file: &'a SharedFile) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let discarded = tokio::time::timeout(ABORT_WITHIN, self.mover.discard(file.key(), &file.token)).await;
+            let silent = || Error::new(ErrorKind::Timeout, "discard", "the store gave no answer in time");
+            discarded.unwrap_or_else(|_| Err(silent())).map(|_| ()).map_err(|e| e.with_key(file.key()))
+        })
+    }
+}
+
+impl Mover {
+    /// True for a file that several processes may be able to transfer together: it goes in parts that can be found again, nothing of
+    /// what it replaces is kept, and nothing else goes along with it that its write doesn't take.
+    pub(crate) fn may_be_shared(&self, src: &Entry) -> bool {
+        let parts = src.kind == Kind::File && src.sized && matches!(self.route(src), Route::Parts { .. });
+        let write = &self.job.write;
+        let alone = write.publish != haul_core::job::Publish::WhenWhole || write.delta || write.verify_read;
+        let kept = self.keep.is_some() || self.backup.is_on() || self.allowance.is_some() || self.job.moves();
+        parts && !alone && !kept && !self.job.compare.ignore_size && self.cx.dst.resumable().is_some()
+    }
+}
+
+/// A write that sends nothing more once the fence says so.
+struct Fenced {
+    upload: Box<dyn Upload>,
+    fence: Fence,
+}
+
+impl Upload for Fenced {
+    fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
+        self.upload.token()
+    }
+
+    fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
+        self.upload.part_size()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.upload.is_shared()
+    }
+
+    fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
+        self.upload.read_back(range)
+    }
+
+    fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
+        Box::pin(async move {
+            (self.fence)().await?;
+            self.upload.part(index, offset, payload).await
+        })
+    }
+
+    fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>> {
+        self.upload.publish(parts, late)
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.upload.abort()
+    }
+}
+
+fn order(file: &SharedFile) -> Order {
+    Order::new(FIRST_STEP, file.src.clone(), file.src.key.clone(), file.replaced.clone())
+}
+
+/// True where another try can help. What changed is no file of this job any more.
+fn may_be_mended(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Changed | ErrorKind::Unreachable => false,
+        ErrorKind::Corrupt => true,
+        _ => error.retry() != Retry::Never,
+    }
+}
+
+/// True for the version that was seen before. Machines may number the devices of one shared file system differently.
+fn is_same(before: &Entry, now: &Entry) -> bool {
+    let anywhere = |version: &Option<Version>| {
+        let version = version.as_ref()?;
+        Inode::of(version).map_or_else(|| Some(version.clone()), |inode| Some(Inode { dev: 0, ..inode }.to_version()))
+    };
+    before.size == now.size && before.version.is_some() && anywhere(&before.version) == anywhere(&now.version)
+}
+
+/// Checks that these are the parts of the range, each once and whole.
+fn check(file: &SharedFile, range: Range<u64>, parts: &[Part]) -> Result<()> {
+    let right = parts.iter().map(|part| (part.index, part.size)).eq(range.map(|part| (part, file.len(part))));
+    let wrong = || Error::new(ErrorKind::Corrupt, "write", "the parts that were sent don't make up the file");
+    if right { Ok(()) } else { Err(wrong()) }
+}
+
+/// Hashes of the whole from those of its ranges, in order.
+fn whole(brought: &[Brought]) -> Hashes {
+    let Some(first) = brought.first() else { return Hashes::default() };
+    let mut all = Hashes::default();
+    for (algo, _) in first.hashes.iter() {
+        let len = |range: &Brought| range.parts.iter().map(|part| part.size).sum();
+        let pieces = brought.iter().map(|range| (range.hashes.get(algo), len(range)));
+        if let Some(value) = hash::combine(algo, pieces) {
+            all.set(algo, value);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::{Mtime, hash::hash_bytes};
+
+    fn file() -> SharedFile {
+        let src = Entry { version: Some(Version::new("v")), ..Entry::file(Key::new("large"), 25) };
+        SharedFile { src, replaced: None, token: Vec::new(), part_size: 10 }
+    }
+
+    #[test]
+    fn parts_make_up_the_file_or_nothing_is_published() {
+        let part = |index, size| Part { index, size, tag: Vec::new() };
+        let all = [part(0, 10), part(1, 10), part(2, 5)];
+        let holds = |range, parts: &[Part]| check(&file(), range, parts).is_ok();
+        assert!(holds(0..3, &all) && holds(1..3, &all[1..]) && !holds(0..3, &all[1..]) && !holds(0..3, &all[..2]));
+        assert!(!holds(0..3, &[part(0, 10), part(1, 9), part(2, 5)]) && !holds(0..1, &[part(1, 10)]));
+        assert!(!holds(0..3, &[part(0, 10), part(1, 10), part(1, 10), part(2, 5)]));
+    }
+
+    #[test]
+    fn ranges_prove_the_whole() {
+        let bytes: Vec<u8> = (0..25).collect();
+        let algos = [Algo::Crc64Nvme, Algo::Crc32c];
+        let range = |from: usize, to: usize| Brought {
+            parts: vec![Part { index: 0, size: (to - from) as u64, tag: Vec::new() }],
+            hashes: hash_bytes(&algos, &bytes[from..to]),
+        };
+        let (ours, all) = (whole(&[range(0, 10), range(10, 20), range(20, 25)]), hash_bytes(&algos, &bytes));
+        assert!(algos.iter().all(|algo| ours.get(*algo).is_some() && ours.get(*algo) == all.get(*algo)));
+    }
+
+    #[test]
+    fn a_file_is_the_same_on_another_machine_whatever_the_number_of_its_device() {
+        let inode = Inode { dev: 1, ino: 2, ctime: Mtime::new(3, 4), mtime: Mtime::new(5, 6), size: 25 };
+        let seen = |inode: Inode| Entry { version: Some(inode.to_version()), ..file().src };
+        let first = seen(inode);
+        assert!(is_same(&first, &seen(Inode { dev: 9, ..inode })));
+        assert!(!is_same(&first, &seen(Inode { ctime: Mtime::new(3, 5), ..inode })));
+        assert!(
+            !is_same(&first, &seen(Inode { ino: 3, ..inode }))
+                && !is_same(&first, &Entry { size: 26, ..first.clone() })
+        );
+        assert!(is_same(&file().src, &file().src) && !is_same(&file().src, &first));
+        let unknown = Entry { version: None, ..file().src };
+        assert!(!is_same(&unknown, &unknown), "nothing proves it");
+    }
+}
