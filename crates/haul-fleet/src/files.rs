@@ -14,7 +14,7 @@ use haul::{
     shared::{Brought, Fence, SharedFile, Sharing},
 };
 use haul_core::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, Retry,
     job::{Job, Verb},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -26,6 +26,10 @@ use tokio::time::sleep;
 const SHARE: u64 = 8;
 /// … and not less of a file than this part of it: each range is some objects of the job's directory, which all workers list.
 const MOST: u64 = 512;
+
+/// With so many records (each try is two) a shard of a file has had tries enough: much may have been sent for it, which one bad
+/// moment of a server must not cost.
+const ENOUGH: u64 = 12;
 
 /// Records of ranges that are read at once.
 const AT_ONCE: usize = 16;
@@ -148,7 +152,7 @@ impl Crew {
         let begun = match sharing.begin(&large).await {
             Ok(Some(begun)) => begun,
             Ok(None) => return self.copy_whole(lease, file, cancel).await,
-            Err(error) => match self.left(error, cancel) {
+            Err(error) => match self.left(lease, error, cancel) {
                 Left::Failed(error) => {
                     tracing::debug!(key = %file.key, %error, "its write can't be begun for many workers");
                     return self.copy_whole(lease, file, cancel).await;
@@ -187,7 +191,7 @@ impl Crew {
             let begun: SharedFile = value(&file.about)?;
             match self.sharing(cancel).send(&begun, from..to, self.fence(lease)).await {
                 Ok(brought) => Came::Sent(brought),
-                Err(error) => match self.left(error, cancel) {
+                Err(error) => match self.left(lease, error, cancel) {
                     Left::Failed(error) => Came::Failed((self.worker.line)(&error)),
                     left => return Err(left),
                 },
@@ -207,7 +211,7 @@ impl Crew {
         let Some(came) = self.came(lease).await? else { return Err(Left::ToOthers) };
         let (sharing, begun): (_, SharedFile) = (self.sharing(cancel), value(&file.about)?);
         // Nobody else is at it, as far as the store knows.
-        self.grip(lease).holds().await.map_err(|error| self.left(error, cancel))?;
+        self.grip(lease).holds().await.map_err(|error| self.left(lease, error, cancel))?;
         let mut brought = Vec::new();
         let mut failed = None;
         for range in came {
@@ -227,7 +231,7 @@ impl Crew {
                 let outcome = Outcome { transfers: 1, bytes, ..Outcome::default() };
                 return Ok(self.is_done(lease, outcome).await?);
             }
-            Err(error) => self.left(error, cancel),
+            Err(error) => self.left(lease, error, cancel),
         };
         match left {
             Left::Failed(error) => {
@@ -307,11 +311,16 @@ impl Crew {
     }
 
     /// What an error means for this worker.
-    fn left(&self, error: Error, cancel: &Cancel) -> Left {
+    fn left(&self, lease: &Lease<Outcome>, error: Error, cancel: &Cancel) -> Left {
+        let may_pass = error.kind() != ErrorKind::Changed && error.retry() != Retry::Never;
         match error.kind() {
             ErrorKind::Cancelled => Left::ToOthers,
             _ if cancel.is_cancelled() => Left::ToOthers,
             kind if is_fatal(kind) => Left::Fatal(error),
+            _ if may_pass && lease.number < ENOUGH => {
+                tracing::warn!("Shard {} is given back, to be tried again: {}", lease.id, (self.worker.line)(&error));
+                Left::ToOthers
+            }
             _ => Left::Failed(error),
         }
     }

@@ -17,22 +17,22 @@ use std::{
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
-fn signal(child: &Child, name: &str) {
+pub(super) fn signal(child: &Child, name: &str) {
     let name = format!("-{name}");
     assert!(Command::new("kill").args([&name, &child.id().to_string()]).status().unwrap().success());
 }
 
-fn kill(mut child: Child) {
+pub(super) fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
-fn worker(lab: &Lab, job: &str, more: &[&str]) -> Child {
+pub(super) fn worker(lab: &Lab, job: &str, more: &[&str]) -> Child {
     lab.start(&[&["fleet", "work", job, "--lease=1200ms", "--stats=0"], more].concat())
 }
 
 /// A number of the job's report.
-fn number(lab: &Lab, job: &str, of: &str) -> u64 {
+pub(super) fn number(lab: &Lab, job: &str, of: &str) -> u64 {
     let ran = lab.haul(&["fleet", "report", "--json", job]);
     let report: serde_json::Value =
         serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {} {}", ran.out, ran.err));

@@ -26,6 +26,7 @@ mod faults;
 mod file_systems;
 mod filters;
 mod fleet;
+mod fleet_files;
 mod hostile_clouds;
 mod index;
 mod jobs;

@@ -349,9 +349,13 @@ async fn ranges_of_a_large_file_are_everybodys() {
         let sink = On(move |event: &Event| {
             if matches!(event, Event::RangeDone { .. }) {
                 senders.lock().unwrap().insert(n);
+                // Slow, so that the others have time to look.
+                std::thread::sleep(Duration::from_millis(10));
             }
         });
-        with_metadata(world.worker(&format!("w{n}"), &spec, Arc::new(sink))).work()
+        let worker = with_metadata(world.worker(&format!("w{n}"), &spec, Arc::new(sink)));
+        let settings = Settings { interval: Duration::from_millis(20), shards: 1, ..worker.settings.clone() };
+        Worker { settings, ..worker }.work()
     });
     for ended in futures::future::join_all(workers).await {
         assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");

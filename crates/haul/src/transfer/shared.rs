@@ -116,13 +116,21 @@ impl Sharing {
                 upload.abort().await?;
                 return Ok(None);
             }
-            let found = async { Ok((upload.part_size().await?, upload.token().await?)) }.await;
-            match found {
-                Ok((told, Some(token))) => {
-                    let (part_size, replaced) = (told.unwrap_or(part_size), large.replaced.clone());
-                    Ok(Some(SharedFile { src, replaced, token, part_size }))
+            let replaced = large.replaced.clone();
+            let begun = async {
+                let part_size = upload.part_size().await?.unwrap_or(part_size);
+                let Some(token) = upload.token().await? else { return Ok(None) };
+                let file = SharedFile { src, replaced, token, part_size };
+                match self.write(&file).await {
+                    Ok(_) => Ok(Some(file)),
+                    // A server that can't find writes again.
+                    Err(error) if is_none(&error) => Ok(None),
+                    Err(error) => Err(error),
                 }
-                Ok((_, None)) => upload.abort().await.map(|()| None),
+            };
+            match begun.await {
+                Ok(Some(file)) => Ok(Some(file)),
+                Ok(None) => upload.abort().await.map(|()| None),
                 Err(error) => Err(super::abort(upload, error).await),
             }
         })
@@ -233,7 +241,14 @@ impl Sharing {
     /// Errors: those of [`Sharing::send`]; `Corrupt` when the whole isn't what the source says it has; those of the publish. Nothing
     /// new is visible then, and the write is still there: see [`Sharing::discard`].
     pub fn finish<'a>(&'a self, file: &'a SharedFile, brought: Vec<Brought>) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move { self.finish_whole(file, brought).await.map_err(|e| e.with_key(file.key())) })
+        Box::pin(async move {
+            let finished = self.finish_whole(file, brought).await.map_err(|e| e.with_key(file.key()));
+            if let Err(error) = &finished {
+                let error = Arc::new(error.to_report());
+                self.mover.cx.sink.emit(&Event::Failed { step: FIRST_STEP, error });
+            }
+            finished
+        })
     }
 
     async fn finish_whole(&self, file: &SharedFile, mut brought: Vec<Brought>) -> Result<u64> {
@@ -365,6 +380,11 @@ impl Upload for Fenced {
     fn abort(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         self.upload.abort()
     }
+}
+
+/// True where a write that was just begun isn't found, or the server can't tell.
+fn is_none(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Unsupported | ErrorKind::Changed)
 }
 
 fn order(file: &SharedFile) -> Order {

@@ -1,0 +1,199 @@
+//! One large file by many workers of `haul fleet`: from disks and buckets to others, with a worker that is killed, one that sleeps,
+//! a source that changes and a job that is cancelled in the middle. What they do together is what one run does.
+
+use super::fleet::{kill, number, signal, worker};
+use haul_testkit::{
+    cloudsim::Cloudsim,
+    folder,
+    lab::{Lab, until},
+    minio::Minio,
+};
+use std::{fs, process::Child};
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// Bytes of the large file.
+const SIZE: usize = 64 << 20;
+
+/// A range is an eighth of what files are split from, a part at least.
+const SPLIT: &str = "--split-files-from=32M";
+
+/// Parts and metadata, the same for one run and for many workers.
+const FLAGS: [&str; 3] = ["--s3-chunk-size=5M", "--s3-upload-cutoff=5M", "--metadata"];
+
+/// Each worker is slow enough that something can befall it.
+const SLOW: [&str; 3] = ["--bwlimit=10M", "--at-once=1", "--grace=100ms"];
+
+/// A lab with a source directory `src` that holds a large file and two small ones.
+fn lab() -> Lab {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("src/d/large"), &folder::noise(7, SIZE), 1_500_000_000_123_456_789);
+    folder::write(&lab.path("src/d/a"), b"small", 1_400_000_000_000_000_000);
+    folder::write(&lab.path("src/e"), b"small too", 1_400_000_000_000_000_001);
+    lab
+}
+
+fn create(lab: &Lab, src: &str, dst: &str) {
+    lab.haul(&[&["fleet", "create", src, dst, "--at=@job", "--shards=2", SPLIT], &FLAGS[..]].concat()).ok();
+}
+
+fn workers(lab: &Lab, count: usize) -> Vec<Child> {
+    (0..count).map(|_| worker(lab, "@job", &SLOW)).collect()
+}
+
+/// Ranges that are done so far: shards of the third generation.
+fn ranges(lab: &Lab) -> usize {
+    let done = fs::read_dir(lab.path("job/done")).into_iter().flatten();
+    done.filter(|entry| entry.as_ref().is_ok_and(|e| e.file_name().to_string_lossy().matches('~').count() == 2)).count()
+}
+
+/// Facts of what a remote or directory holds, as one run and many workers must leave them.
+fn facts(lab: &Lab, at: &str) -> String {
+    let ran = lab.haul(&["lsjson", "--recursive", "--metadata", "--files-only", at]).ok();
+    let listed: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let own = ["btime", "atime", "tier", "content-md5"];
+    let fact = |file: &serde_json::Value| {
+        let mut meta = file["Metadata"].as_object().cloned().unwrap_or_default();
+        meta.retain(|name, _| !own.contains(&name.as_str()));
+        format!("{} {} {} {meta:?}\n", file["Path"], file["Size"], file["ModTime"])
+    };
+    listed.as_array().unwrap().iter().map(fact).collect()
+}
+
+/// Four workers, of which one is killed in the middle, do what one run does.
+fn goes(lab: &Lab, src: &str, dst: &str, alone: &str) {
+    create(lab, src, dst);
+    let mut all = workers(lab, 4);
+    assert!(until(|| ranges(lab) >= 2), "ranges are sent one by one");
+    kill(all.remove(0));
+    for worker in all {
+        let ran = lab.end(worker).code(0);
+        assert!(ran.out.starts_with("Complete: "), "{} {}", ran.out, ran.err);
+    }
+    let report = lab.haul(&["fleet", "report", "@job"]).code(0);
+    assert!(report.out.contains("; 3 transferred (64.000 Mi") && report.out.contains(" 0 errors"), "{}", report.out);
+    assert!(ranges(lab) >= 8, "{} ranges", ranges(lab));
+    lab.haul(&["check", "--download", src, dst]).ok();
+    lab.haul(&[&["copy", src, alone], &FLAGS[..]].concat()).ok();
+    assert_eq!(facts(lab, dst), facts(lab, alone), "many workers and one run");
+    // A rerun finds nothing to do.
+    let again = lab.haul(&["copy", "--dry-run", "--stats=0", src, dst]).ok();
+    assert!(!again.err.contains("Skipped copy"), "{}", again.err);
+    fs::remove_dir_all(lab.path("job")).unwrap();
+}
+
+fn cloud(lab: &Lab, name: &str) -> Cloudsim {
+    let sim = Cloudsim::with(&[("latency", "5ms")]);
+    lab.remote(name, &sim.endpoint());
+    ["src", "dst", "one"].into_iter().for_each(|bucket| sim.bucket(bucket, None));
+    sim
+}
+
+#[test]
+fn a_large_file_goes_by_four_workers_between_disks_and_buckets() {
+    let lab = lab();
+    let (sim, other) = (cloud(&lab, "c"), cloud(&lab, "o"));
+    goes(&lab, "@src", "c:dst", "c:one");
+    lab.haul(&[&["copy", "@src", "c:src", "--metadata-set=kind=large"], &FLAGS[..]].concat()).ok();
+    goes(&lab, "c:src", "@dst", "@one");
+    let hidden = fs::read_dir(lab.path("dst/d")).unwrap().count();
+    assert_eq!(hidden, 2, "no partial file is left");
+    goes(&lab, "c:src", "o:dst", "o:one");
+    for sim in [sim, other] {
+        assert_eq!(sim.report().unfinished_uploads, 0);
+    }
+}
+
+#[test]
+fn a_large_file_goes_by_four_workers_to_minio_and_back() {
+    let Some(minio) = Minio::shared() else { return };
+    let lab = lab();
+    lab.remote("m", &minio.endpoint());
+    let _sim = cloud(&lab, "c");
+    let bucket = |name| format!("m:{}", minio.bucket(name));
+    let (dst, one) = (bucket("large"), bucket("large-one"));
+    goes(&lab, "@src", &dst, &one);
+    goes(&lab, &dst, "c:dst", "c:one");
+    goes(&lab, &dst, "@dst", "@one");
+}
+
+#[test]
+fn a_worker_that_wakes_up_when_all_is_done_changes_nothing() {
+    let lab = lab();
+    let sim = cloud(&lab, "c");
+    lab.haul(&[&["copy", "@src", "c:src"], &FLAGS[..]].concat()).ok();
+    create(&lab, "c:src", "@dst");
+    let mut all = workers(&lab, 4);
+    assert!(until(|| ranges(&lab) >= 2));
+    let sleeper = all.remove(0);
+    signal(&sleeper, "STOP");
+    for worker in all {
+        lab.end(worker).code(0);
+    }
+    let before = folder::read(&lab.path("dst"));
+    signal(&sleeper, "CONT");
+    lab.end(sleeper).code(0);
+    folder::assert_same(&folder::read(&lab.path("dst")), &before, "after it woke up");
+    lab.haul(&["check", "--download", "@src", "@dst"]).ok();
+    assert_eq!(number(&lab, "@job", "/outcome/transfers"), 3);
+    drop(sim);
+}
+
+#[test]
+fn a_source_that_changes_on_the_way_is_an_error_and_leaves_nothing() {
+    let lab = lab();
+    let sim = cloud(&lab, "c");
+    create(&lab, "@src", "c:dst");
+    let all = workers(&lab, 2);
+    assert!(until(|| ranges(&lab) >= 2));
+    // The same size and time: only the inode tells.
+    folder::write(&lab.path("src/d/large"), &folder::noise(8, SIZE), 1_500_000_000_123_456_789);
+    for worker in all {
+        let ran = lab.end(worker).code(0);
+        assert!(ran.err.contains("There were errors"), "{}", ran.err);
+    }
+    let report = lab.haul(&["fleet", "report", "@job"]).code(1);
+    assert!(report.out.contains(", 1 error\n"), "{}", report.out);
+    assert!(report.out.contains("d/large") && report.out.contains("changed while it was copied"), "{}", report.out);
+    assert_eq!(sim.keys("dst"), [b"d/a".to_vec(), b"e".to_vec()]);
+    assert_eq!(sim.report().unfinished_uploads, 0);
+}
+
+#[test]
+fn a_cancelled_job_leaves_no_upload_behind() {
+    let lab = lab();
+    let sim = cloud(&lab, "c");
+    create(&lab, "@src", "c:dst");
+    // Whether workers hear of it or are dead.
+    for dead in [true, false] {
+        let all = workers(&lab, 2);
+        assert!(until(|| ranges(&lab) >= 1));
+        assert_eq!(sim.report().unfinished_uploads, 1);
+        if dead {
+            all.into_iter().for_each(kill);
+            lab.haul(&["fleet", "cancel", "@job"]).ok();
+        } else {
+            lab.haul(&["fleet", "cancel", "@job"]).ok();
+            all.into_iter().for_each(|worker| drop(lab.end(worker).code(6)));
+        }
+        assert!(sim.get("dst", b"d/large").is_none());
+        assert_eq!(sim.report().unfinished_uploads, 0, "dead: {dead}");
+        fs::remove_dir_all(lab.path("job")).unwrap();
+        create(&lab, "@src", "c:dst");
+    }
+}
+
+#[test]
+fn small_files_and_those_of_a_job_that_says_so_are_one_workers() {
+    let lab = lab();
+    let _sim = cloud(&lab, "c");
+    for flag in ["--split-files-from=0", "--split-files-from=65M"] {
+        let line = ["fleet", "create", "@src", "c:dst", "--at=@job", "--shards=2", flag];
+        lab.haul(&line).ok();
+        lab.haul(&["fleet", "work", "@job"]).code(0);
+        assert_eq!(ranges(&lab), 0, "{flag}");
+        fs::remove_dir_all(lab.path("job")).unwrap();
+    }
+    let wrong = ["fleet", "create", "@src", "c:dst", "--at=@job", "--split-files-from=big"];
+    assert!(lab.haul(&wrong).code(2).err.contains("--split-files-from"));
+}
