@@ -210,7 +210,7 @@ impl Sharing {
     /// Errors: `Changed` when it isn't what it was.
     async fn source_now(&self, file: &SharedFile) -> Result<Entry> {
         let now = self.mover.cx.src.stat(file.key()).await?;
-        if is_same(&file.src, &now) {
+        if is_same(&file.src, &now, self.mover.cx.src.caps().files) {
             return Ok(Entry { version: now.version, ..file.src.clone() });
         }
         Err(Error::new(ErrorKind::Changed, "read", "the file changed while it was copied"))
@@ -400,11 +400,12 @@ fn may_be_mended(error: &Error) -> bool {
     }
 }
 
-/// True for the version that was seen before. Machines may number the devices of one shared file system differently.
-fn is_same(before: &Entry, now: &Entry) -> bool {
+/// True for the version that was seen before. Machines may number the devices of one shared file system (`files`) differently.
+fn is_same(before: &Entry, now: &Entry, files: bool) -> bool {
     let anywhere = |version: &Option<Version>| {
         let version = version.as_ref()?;
-        Inode::of(version).map_or_else(|| Some(version.clone()), |inode| Some(Inode { dev: 0, ..inode }.to_version()))
+        let inode = Inode::of(version).filter(|_| files);
+        Some(inode.map_or_else(|| version.clone(), |inode| Inode { dev: 0, ..inode }.to_version()))
     };
     before.size == now.size && before.version.is_some() && anywhere(&before.version) == anywhere(&now.version)
 }
@@ -467,14 +468,12 @@ mod tests {
         let inode = Inode { dev: 1, ino: 2, ctime: Mtime::new(3, 4), mtime: Mtime::new(5, 6), size: 25 };
         let seen = |inode: Inode| Entry { version: Some(inode.to_version()), ..file().src };
         let first = seen(inode);
-        assert!(is_same(&first, &seen(Inode { dev: 9, ..inode })));
-        assert!(!is_same(&first, &seen(Inode { ctime: Mtime::new(3, 5), ..inode })));
-        assert!(
-            !is_same(&first, &seen(Inode { ino: 3, ..inode }))
-                && !is_same(&first, &Entry { size: 26, ..first.clone() })
-        );
-        assert!(is_same(&file().src, &file().src) && !is_same(&file().src, &first));
+        let same = |now: &Entry| is_same(&first, now, true);
+        let other_device = seen(Inode { dev: 9, ..inode });
+        assert!(same(&first) && same(&other_device) && !is_same(&first, &other_device, false));
+        assert!(!same(&seen(Inode { ctime: Mtime::new(3, 5), ..inode })) && !same(&seen(Inode { ino: 3, ..inode })));
+        assert!(!same(&Entry { size: 26, ..first.clone() }) && !same(&file().src));
         let unknown = Entry { version: None, ..file().src };
-        assert!(!is_same(&unknown, &unknown), "nothing proves it");
+        assert!(is_same(&file().src, &file().src, false) && !is_same(&unknown, &unknown, false), "nothing proves it");
     }
 }

@@ -12,3 +12,4 @@ mod presence;
 mod progress;
 mod ranges;
 mod safety;
+mod shared;

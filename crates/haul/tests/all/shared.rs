@@ -1,0 +1,170 @@
+//! One large file by several processes: whoever comes second, loses an answer or wakes up late does no harm.
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, future::ready};
+use haul::{
+    Cancel, Cx,
+    part::Large,
+    shared::{Brought, Fence, SharedFile, Sharing},
+};
+use haul_core::{
+    Algo, Error, ErrorKind, Key, Mtime, Retry,
+    event::NoSink,
+    filter::Filter,
+    job::{Job, Verb},
+};
+use haul_mem::MemStore;
+use haul_store::{Body, Late, Meters, PartLimits, Payload, Store, WriteSpec};
+use haul_testkit::faults::{Fault, Faulty, Op};
+use std::sync::Arc;
+
+/// Bytes of a part; the file has three and a bit.
+const PART: usize = 1 << 20;
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemStore::new().with_caps(|caps| {
+        (caps.domain, caps.hashes_listed, caps.hashes_stored) = (None, vec![], vec![Algo::Crc64Nvme]);
+        caps.parts = Some(PartLimits { preferred: PART as u64, ..PartLimits::FILE });
+    }))
+}
+
+fn content(first: u8) -> Vec<u8> {
+    (0..3 * PART + 5).map(|n| first.wrapping_add((n / 1009) as u8)).collect()
+}
+
+fn large() -> Key {
+    Key::new("large")
+}
+
+async fn put(store: &Arc<dyn Store>, first: u8) {
+    let spec = WriteSpec { mtime: Some(Mtime::new(9, 1)), ..WriteSpec::default() };
+    let upload = store.write(&large(), spec).await.unwrap();
+    let part = upload.part(0, 0, Payload::from(Bytes::from(content(first)))).await.unwrap();
+    upload.publish(vec![part], Late::default()).await.unwrap();
+}
+
+async fn get(store: &Arc<dyn Store>) -> Vec<u8> {
+    let Body::Stream(body) = store.read(&large(), None, None).await.unwrap().body else { panic!("a stream") };
+    body.map(Result::unwrap).collect::<Vec<Bytes>>().await.concat()
+}
+
+fn sharing(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Sharing {
+    let cx = Cx {
+        src: src.clone(),
+        dst: dst.clone(),
+        backup: None,
+        compare_dest: vec![],
+        copy_dest: vec![],
+        filter: Arc::new(Filter::default()),
+        sink: Arc::new(NoSink),
+        meters: Arc::new(Meters::default()),
+        cancel: Cancel::default(),
+        confirm: None,
+        journal: None,
+        known: haul::index::Known::default(),
+    };
+    Sharing::new(Job::new(Verb::Copy), cx)
+}
+
+fn open() -> Fence {
+    Arc::new(|| ready(Ok(())).boxed())
+}
+
+/// A file that is begun, and two processes for it.
+async fn begun(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> (SharedFile, [Sharing; 2]) {
+    put(src, 1).await;
+    let two = [sharing(src, dst), sharing(src, dst)];
+    let wanted = Large { src: src.stat(&large()).await.unwrap(), replaced: dst.stat(&large()).await.ok() };
+    let file = two[0].begin(&wanted).await.unwrap().expect("it can be split");
+    assert_eq!((file.parts(), file.key(), file.size()), (4, &large(), 3 * PART as u64 + 5));
+    (file, two)
+}
+
+/// All ranges, each by one of the two.
+async fn sent(file: &SharedFile, [one, two]: &[Sharing; 2]) -> Vec<Brought> {
+    let (last, first) = futures::join!(one.send(file, 2..4, open()), two.send(file, 0..2, open()));
+    vec![last.unwrap(), first.unwrap()]
+}
+
+fn kind<T>(answer: Result<T, Error>) -> Option<ErrorKind> {
+    answer.err().map(|error| error.kind())
+}
+
+#[tokio::test]
+async fn whoever_comes_second_finds_it_done() {
+    let (src, dst) = (memory(), memory());
+    let (file, two) = begun(&src, &dst).await;
+    let ranges = sent(&file, &two).await;
+    assert_eq!(kind(two[0].finish(&file, ranges[..1].to_vec()).await), Some(ErrorKind::Corrupt), "half of it");
+    assert_eq!(two[1].finish(&file, ranges.clone()).await.unwrap(), file.size());
+    let stored = dst.stat(&large()).await.unwrap();
+    // Taken for dead, they wake up.
+    assert_eq!(kind(two[0].send(&file, 2..4, open()).await), Some(ErrorKind::NotFound));
+    assert_eq!(two[0].finish(&file, ranges.clone()).await.unwrap(), file.size());
+    two[0].discard(&file).await.unwrap();
+    assert!(dst.stat(&large()).await.unwrap() == stored && get(&dst).await == content(1));
+    assert_eq!(stored.mtime, Some(Mtime::new(9, 1)));
+    // Its source may have been replaced by then.
+    put(&src, 2).await;
+    assert_eq!(two[0].finish(&file, ranges).await.unwrap(), file.size());
+    assert!(get(&dst).await == content(1));
+}
+
+#[tokio::test]
+async fn an_answer_to_the_publish_that_is_lost_is_asked_about() {
+    for (fault, publishes) in [
+        (Fault::LoseAnswer(ErrorKind::Io, Retry::Backoff), 1),
+        (Fault::LoseAnswer(ErrorKind::Timeout, Retry::Never), 1),
+        (Fault::Fail(ErrorKind::Busy, Retry::Backoff), 2),
+    ] {
+        let faulty = Faulty::new(memory()).on(Op::Publish, 1, fault.clone());
+        let (src, dst): (_, Arc<dyn Store>) = (memory(), Arc::new(faulty.clone()));
+        let (file, two) = begun(&src, &dst).await;
+        let ranges = sent(&file, &two).await;
+        assert_eq!(two[0].finish(&file, ranges).await.unwrap(), file.size(), "{fault:?}");
+        assert!(faulty.calls(Op::Publish) == publishes && get(&dst).await == content(1), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_there_before_is_not_taken_for_what_was_lost() {
+    let (src, dst) = (memory(), memory());
+    put(&dst, 7).await;
+    let (file, two) = begun(&src, &dst).await;
+    let ranges = sent(&file, &two).await;
+    two[1].discard(&file).await.unwrap();
+    assert_eq!(kind(two[0].finish(&file, ranges).await), Some(ErrorKind::NotFound));
+    assert!(get(&dst).await == content(7), "of the same size and time, and another file");
+}
+
+#[tokio::test]
+async fn no_part_passes_a_closed_fence() {
+    let faulty = Faulty::new(memory());
+    let (src, dst): (_, Arc<dyn Store>) = (memory(), Arc::new(faulty.clone()));
+    let (file, [one, _]) = begun(&src, &dst).await;
+    let closed: Fence = Arc::new(|| ready(Err(Error::new(ErrorKind::Cancelled, "test", "lost"))).boxed());
+    assert_eq!(kind(one.send(&file, 0..4, closed).await), Some(ErrorKind::Cancelled));
+    assert_eq!(faulty.calls(Op::Part), 0);
+}
+
+#[tokio::test]
+async fn of_a_source_that_changed_nothing_is_sent_or_published() {
+    let (src, dst) = (memory(), memory());
+    let (file, two) = begun(&src, &dst).await;
+    let ranges = sent(&file, &two).await;
+    put(&src, 2).await;
+    assert_eq!(kind(two[0].send(&file, 0..1, open()).await), Some(ErrorKind::Changed));
+    assert_eq!(kind(two[0].finish(&file, ranges).await), Some(ErrorKind::Changed));
+    assert_eq!(kind(dst.stat(&large()).await), Some(ErrorKind::NotFound));
+}
+
+#[tokio::test]
+async fn a_part_that_could_not_be_sent_is_sent_again() {
+    let faulty = Faulty::new(memory()).on(Op::Part, 2, Fault::Fail(ErrorKind::Io, Retry::Backoff));
+    let (src, dst): (_, Arc<dyn Store>) = (memory(), Arc::new(faulty.clone()));
+    let (file, two) = begun(&src, &dst).await;
+    let ranges = sent(&file, &two).await;
+    assert!(faulty.calls(Op::Part) > 4);
+    two[1].finish(&file, ranges).await.unwrap();
+    assert!(get(&dst).await == content(1));
+}
