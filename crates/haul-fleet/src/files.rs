@@ -56,11 +56,6 @@ enum Left {
     Failed(Error),
 }
 
-/// The shard of a large file that was met.
-pub(crate) fn shard_of(large: &Large) -> FileShard {
-    FileShard { key: large.src.key.clone(), about: text(large), stage: Stage::New }
-}
-
 /// The ranges of a file, none smaller than this share of `split_from` bytes but the last.
 fn ranges(file: &SharedFile, about: &str, split_from: u64) -> Vec<FileShard> {
     let bytes = (split_from / SHARE).max(file.size().div_ceil(MOST));
@@ -100,6 +95,11 @@ pub async fn discard_writes(sharing: &Sharing, records: &BTreeMap<ShardId, Recor
 }
 
 impl Crew {
+    /// The shard of a large file that was met.
+    pub fn shard_of(large: &Large) -> FileShard {
+        FileShard { key: large.src.key.clone(), about: text(large), stage: Stage::New }
+    }
+
     /// Works at a large file, or at a range of one, until that is done, given back or lost.
     pub async fn hold_file(&self, lease: Lease<Outcome>, file: FileShard) -> Result<()> {
         let cancel = Cancel::default();

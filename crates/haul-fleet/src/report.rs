@@ -4,7 +4,7 @@ use crate::{
     Board, Spec,
     board::View,
     outcome::Outcome,
-    protocol::{Record, Rest, ShardId, State},
+    protocol::{FileShard, Record, Rest, ShardId, Stage, State},
 };
 use futures::{FutureExt, StreamExt};
 use haul_core::{Error, ErrorKind, Result};
@@ -36,7 +36,8 @@ pub struct Summary {
 /// The last record of each shard of a job.
 pub type Records = BTreeMap<ShardId, Record<Outcome>>;
 
-/// The last records of all shards, as `view` shows their numbers; what `known` has of them already isn't read again.
+/// The last records of all shards, as `view` shows their numbers; what `known` has of them already isn't read again. What came of ranges
+/// of large files is left out.
 ///
 /// Errors: a record can't be read, or isn't there though it was listed.
 pub async fn records(
@@ -62,7 +63,13 @@ pub async fn records(
 
 async fn read(board: &Board, id: ShardId, number: u64) -> Result<(ShardId, u64, Record<Outcome>)> {
     match board.record(&id, number).await? {
-        Some(record) => Ok((id, number, record)),
+        Some(mut record) => {
+            // Receipts are long, and only whoever finishes the file needs them.
+            if let Rest::File(FileShard { stage: Stage::Came(came), .. }) = &mut record.rest {
+                came.clear();
+            }
+            Ok((id, number, record))
+        }
         None => {
             let message = format!("record {number} of shard {id} is gone: was the job removed?");
             Err(Error::new(ErrorKind::NotFound, "read", message))

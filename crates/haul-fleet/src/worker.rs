@@ -6,7 +6,6 @@ use crate::{
     board::View,
     create::check_source,
     cuts::cuts,
-    files::shard_of,
     grip::{Grip, Signs},
     outcome::Outcome,
     protocol::{
@@ -477,7 +476,7 @@ impl Crew {
             let outcome = Outcome::of(&report, &*self.worker.line);
             let fatal = fatal(&report.errors, report.stopped);
             let ending = self.ended.is_cancelled();
-            let files: Vec<FileShard> = large.iter().map(shard_of).collect();
+            let files: Vec<FileShard> = large.iter().map(Crew::shard_of).collect();
             let settled = |outcome| match files.is_empty() {
                 true => Progress::Done(outcome),
                 false => Progress::Settled(outcome, files.clone()),
