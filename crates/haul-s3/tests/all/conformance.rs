@@ -112,6 +112,7 @@ async fn s3_on_s3proxy() {
         ("strange_names_come_back", Always, "it drops empty, `.` and `..` parts"),
         ("what_is_missing_is_not_found", Always, "500 for what would be below a file"),
         ("a_write_that_ended_is_gone", Always, "an aborted upload takes parts"),
+        ("several_send_parts_of_one_write", Always, "an upload that has ended takes parts"),
         ("a_write_given_up_later_leaves_nothing", Always, "half done uploads are listed"),
     ];
     // It takes a minute for one of them.
