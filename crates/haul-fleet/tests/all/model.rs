@@ -569,8 +569,12 @@ fn a_large_file_in_listings_that_others_write_into() {
 /// With a small file before it, in a shard that is split, given back and lost.
 #[test]
 fn a_large_file_is_split_off_once() {
-    holds(Bounds { keys: 2, ranges: 1, splits: 1, records: 2, file_alone: false, ..large() });
-    holds(Bounds { keys: 2, ranges: 1, crashes: 1, records: 2, file_alone: false, ..large() });
+    let before = Bounds { keys: 2, ranges: 1, splits: 1, records: 2, file_alone: false, ..large() };
+    holds(before);
+    // The largest of these worlds.
+    if rounds(0, 1) > 0 {
+        holds(Bounds { splits: 0, crashes: 1, ..before });
+    }
 }
 
 /// Who waits has others split what they have, again and again, while workers die, answers are lost, and whoever is slow is taken for
