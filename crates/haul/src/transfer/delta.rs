@@ -20,11 +20,13 @@ use std::{fs::File, sync::Arc};
 /// Bytes of a piece that comes, at most: several are under way at once.
 pub const PIECE: u64 = 1 << 20;
 
-/// Pieces that are under way at once.
-const AT_ONCE: usize = 32;
+/// Pieces that are under way at once: small ones, for the most part. Those of a page each fill a link of 20 MB/s over 50 ms.
+const AT_ONCE: usize = 256;
 
-/// Runs of bytes that are there already, in one request.
+/// Runs of bytes that are there already, in one request …
 const RUNS: usize = 1000;
+/// … or a little more than so many bytes of them: the destination copies as many at once as it has threads.
+const RUN_BYTES: u64 = 64 << 20;
 
 /// How a file is built.
 pub struct Delta {
@@ -57,7 +59,7 @@ impl Mover {
         if !wanted || near || resumes || old.size.min(src.size) < LEAST {
             return None;
         }
-        let cut = Cut::of(old.size, src.size);
+        let cut = Cut::of(old.size, src.size, from.smallest_block().max(to.smallest_block()));
         let recipes = futures::future::try_join(
             from.recipe(&src.key, src.version.as_ref(), cut),
             to.recipe(&order.to, Some(version), cut),
@@ -80,6 +82,20 @@ impl Mover {
             }
         }
     }
+}
+
+/// Runs that go with one request each.
+fn requests(runs: &[Run]) -> impl Iterator<Item = &[Run]> {
+    let (mut count, mut bytes) = (0, 0);
+    // Each with its next: one that fills a request is the last of it.
+    runs.chunk_by(move |run, _| {
+        (count, bytes) = (count + 1, bytes + run.size);
+        let goes_on = count < RUNS && bytes < RUN_BYTES;
+        if !goes_on {
+            (count, bytes) = (0, 0);
+        }
+        goes_on
+    })
 }
 
 /// Where bytes come from that have to come.
@@ -127,7 +143,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta,
             Ok(parts)
         })
     };
-    let steps: Vec<_> = plan.runs.chunks(RUNS).map(take).chain(plan.literals.iter().copied().map(bring)).collect();
+    let steps: Vec<_> = requests(&plan.runs).map(take).chain(plan.literals.iter().copied().map(bring)).collect();
     let parts: Vec<Vec<Part>> = stream::iter(steps).buffer_unordered(AT_ONCE).try_collect().await?;
     let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
     parts.sort_by_key(|part| part.index);
