@@ -252,6 +252,11 @@ fn scan(gear: &mut u64, bytes: &[u8], mask: u64) -> Option<usize> {
 }
 
 impl Recipe {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.ids.len() + self.sizes.len() * size_of::<u32>() + size_of::<Recipe>()
+    }
+
     /// Place, bytes and hash of each piece.
     fn pieces(&self) -> impl Iterator<Item = (u64, u64, &[u8; ID])> {
         let mut at = 0;

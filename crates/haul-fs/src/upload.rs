@@ -156,6 +156,8 @@ struct Inner {
     /// Bytes were lost, which is told once: what was written can't be published any more.
     lost: AtomicBool,
     reused: Mutex<Option<Reused>>,
+    /// Bytes of another file are taken by one thread at a time: two would wait for each other at the file, and others find no thread.
+    reuses: tokio::sync::Mutex<()>,
 }
 
 impl Inner {
@@ -167,6 +169,7 @@ impl Inner {
             place,
             lost: AtomicBool::new(false),
             reused: Mutex::default(),
+            reuses: tokio::sync::Mutex::default(),
         }
     }
 
@@ -317,16 +320,20 @@ impl Upload for FileWrite {
 
     fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
         let (inner, version) = (self.0.clone(), version.clone());
-        Box::pin(disk::bytes().run(OP, move || {
+        Box::pin(async move {
             if inner.spec.hashes.get(Algo::Blake3).is_none() {
                 let why = "without a hash of the whole no file is built from another";
                 return Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&inner.key));
             }
-            let Place { dir, file, temp, .. } = &inner.place;
-            let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
-            let to = delta::Reusing { key: &inner.key, dir, file, size, in_place, reused: &inner.reused };
-            delta::reuse(&to, &version, &runs)
-        }))
+            let _turn = self.0.reuses.lock().await;
+            let reuse = move || {
+                let Place { dir, file, temp, .. } = &inner.place;
+                let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
+                let to = delta::Reusing { key: &inner.key, dir, file, size, in_place, reused: &inner.reused };
+                delta::reuse(&to, &version, &runs)
+            };
+            disk::bytes().run(OP, reuse).await
+        })
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
