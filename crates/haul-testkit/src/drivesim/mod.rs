@@ -271,6 +271,23 @@ impl DriveSim {
         all
     }
 
+    /// Bytes of the files that a folder holds by their paths, without what is in the trash.
+    pub fn sizes(&self, id: &str) -> BTreeMap<String, u64> {
+        let state = lock(&self.state);
+        let (mut all, mut left) = (BTreeMap::new(), vec![(state.space.real(id).to_owned(), String::new())]);
+        while let Some((id, path)) = left.pop() {
+            for file in state.space.children(&id).filter_map(|id| state.space.files.get(id)) {
+                let path = format!("{path}{}", file.name);
+                match &file.content {
+                    _ if state.space.is_trashed(file) => {}
+                    Some(content) => drop(all.insert(path, content.bytes.len() as u64)),
+                    None => left.push((file.id.clone(), format!("{path}/"))),
+                }
+            }
+        }
+        all
+    }
+
     /// Links to documents lead here, not to Google.
     pub fn link_here(&self) {
         lock(&self.state).space.documents_at = self.endpoint();
