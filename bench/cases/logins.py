@@ -46,7 +46,10 @@ REMOTE = "CLOUD"
 # What rclone's documentation recommends for many files, with Google's quota for a client id of one's own.
 BEST = ["--transfers", "64", "--checkers", "64"]
 DRIVE = [*BEST, "--fast-list", "--drive-pacer-min-sleep", "10ms", "--drive-pacer-burst", "200"]
-DROPBOX = [*BEST, "--dropbox-batch-mode", "async", "--dropbox-batch-size", "1000", "--dropbox-batch-timeout", "500ms"]
+DROPBOX = [
+    *[*BEST, "--dropbox-pacer-min-sleep", "1ms", "--dropbox-batch-mode", "async"],
+    *["--dropbox-batch-size", "1000", "--dropbox-batch-timeout", "500ms"],
+]
 FEW = ["--transfers", "16", "--checkers", "16"]
 # As config files have it.
 PASSWORD = "yFRbziZrxNvXe4dTm9n5ybfttfgGxBDUNA"
@@ -56,7 +59,7 @@ def cases(quick):
     size = QUICK if quick else FULL
     count, each, folders = size["drive"]
     found = []
-    for name, (rate, files) in (("logins-drive-up", size["rate"]), ("logins-drive-up-slow", size["slow"])):
+    for name, (rate, files) in (("logins-drive-up", size["rate"]), ("logins-drive-slow", size["slow"])):
         what = f"{{}}, Drive, {rate} files created a second"
         found.append(Up(name, what, "drive", {"rate": rate}, data.names(files, folders), each, DRIVE))
     found.append(Down("logins-drive-down", "{}, Drive", "drive", {}, data.names(count, folders), each, DRIVE))
@@ -64,7 +67,7 @@ def cases(quick):
     count, each, folders = size["dropbox"]
     for name, words, what in (
         ("logins-dropbox-up", {}, "{}, Dropbox"),
-        ("logins-dropbox-up-slow", {"rate": size["writes"]}, f"{{}}, Dropbox, {size['writes']} changes a second"),
+        ("logins-dropbox-slow", {"rate": size["writes"]}, f"{{}}, Dropbox, {size['writes']} changes a second"),
     ):
         found.append(Up(name, what, "dropbox", words, data.names(count, folders), each, DROPBOX))
     for kind, title in (("onedrive", "OneDrive"), ("box", "Box")):
