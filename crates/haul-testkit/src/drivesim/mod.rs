@@ -93,6 +93,8 @@ struct State {
     /// Creations that are allowed now, as of then.
     allowed: (f64, Instant),
     uploaded: u64,
+    /// Listings that are being answered, and the most that were at once.
+    listing: (u64, u64),
     several: u64,
     /// What comes now isn't kept as it came.
     garbles: bool,
@@ -118,6 +120,7 @@ impl DriveSim {
             faults: Vec::new(),
             allowed,
             uploaded: 0,
+            listing: (0, 0),
             several: 0,
             garbles: false,
         }));
@@ -192,11 +195,16 @@ impl DriveSim {
         lock(&self.state).uploaded
     }
 
+    /// The most listings that were answered at once.
+    pub fn lists_at_once(&self) -> u64 {
+        lock(&self.state).listing.1
+    }
+
     /// Forgets what was counted.
     pub fn reset_counts(&self) {
         let mut state = lock(&self.state);
         state.counts.clear();
-        (state.throttled, state.uploaded) = (0, 0);
+        (state.throttled, state.uploaded, state.listing) = (0, 0, (0, 0));
     }
 
     fn add(&self, parent: &str, name: &str, mime: &str, change: impl FnOnce(&mut Space, &mut File)) -> String {
