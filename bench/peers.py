@@ -16,7 +16,7 @@ PYTHON = {"dvc": ["dvc==3.67.1", "dvc-s3==3.3.0"], "aws": ["awscli"]}
 INSTALL_SECONDS = 600
 VERSION_WORDS = {"s5cmd": "version", "haul": "version", "rclone": "version"}
 # Known only by their binary: these belong to the workspace.
-SILENT = ("cloudsim", "farfs", "gcssim", "haul-relay", "link", "scp", "sh")
+SILENT = ("cloudsim", "farfs", "gcssim", "haul-relay", "link", "loginsim", "scp", "sh")
 
 
 @dataclass
@@ -55,7 +55,7 @@ def obtain(root, name, haul, cloudsim, heavy, profile):
         return (Path(haul).resolve() if haul else build(root, "haul-cli", "haul", profile)), None
     if name == "cloudsim":
         return (Path(cloudsim).resolve() if cloudsim else build(root, "haul-testkit", "cloudsim", profile)), None
-    if name in ("farfs", "gcssim", "haul-relay", "link"):
+    if name in ("farfs", "gcssim", "haul-relay", "link", "loginsim"):
         return build(root, "haul-testkit", name, profile), None
     if name in ("haul-mpi", "mpirun"):
         return mpi(root, name, heavy, profile)

@@ -21,7 +21,7 @@ from cases.common import Case, Command, clean_environment, remove
 from cloud import Cloud
 from server import cpu_seconds, free_port, quiet
 
-FULL = {"many": (1_000, 1_000_000, 10), "one": 1_000_000_000, "keys": 300_000}
+FULL = {"many": (1_000, 1_000_000, 10), "one": 1_000_000_000, "keys": 1_000_000}
 QUICK = {"many": (20, 1_000_000, 4), "one": 40_000_000, "keys": 20_000}
 BUCKET = "clouds"
 # There and back in milliseconds, and megabytes a second.
@@ -38,7 +38,7 @@ def cases(quick):
     found = []
     for kind in ("many", "one"):
         found += [Up(f"clouds-up-{kind}", kind, size), Down(f"clouds-down-{kind}", kind, size)]
-    return [*found, List("clouds-list", size["keys"])]
+    return [*found, List("clouds-list", size["keys"]), ListAzure("clouds-list-azure", size["keys"])]
 
 
 class Program:
@@ -154,13 +154,7 @@ class Stores(Case):
 
     def remotes(self, s3, google, azure):
         config = self.s3.remote("s3") | {"RCLONE_CONFIG_S3_ENDPOINT": f"http://127.0.0.1:{s3}"}
-        return config | google_remote(google) | {
-            "RCLONE_CONFIG_AZ_TYPE": "azureblob",
-            "RCLONE_CONFIG_AZ_ACCOUNT": ACCOUNT,
-            "RCLONE_CONFIG_AZ_KEY": KEY,
-            "RCLONE_CONFIG_AZ_USE_EMULATOR": "true",
-            "RCLONE_CONFIG_AZ_ENDPOINT": f"http://127.0.0.1:{azure}/{ACCOUNT}",
-        }
+        return config | google_remote(google) | azure_remote(azure)
 
     def environment(self, command):
         return super().environment(command) | self.far
@@ -186,6 +180,16 @@ def google_remote(port):
         "RCLONE_CONFIG_GCS_ANONYMOUS": "true",
         "RCLONE_CONFIG_GCS_PROJECT_NUMBER": "1",
         "RCLONE_CONFIG_GCS_ENDPOINT": f"http://127.0.0.1:{port}/storage/v1/",
+    }
+
+
+def azure_remote(port):
+    return {
+        "RCLONE_CONFIG_AZ_TYPE": "azureblob",
+        "RCLONE_CONFIG_AZ_ACCOUNT": ACCOUNT,
+        "RCLONE_CONFIG_AZ_KEY": KEY,
+        "RCLONE_CONFIG_AZ_USE_EMULATOR": "true",
+        "RCLONE_CONFIG_AZ_ENDPOINT": f"http://127.0.0.1:{port}/{ACCOUNT}",
     }
 
 
@@ -270,11 +274,13 @@ class List(Case):
     servers = ("gcssim", "link")
     tools = ("rclone",)
     limit = 1_800
+    runs = 1
+    there = f"gcs:{BUCKET}"
 
     def __init__(self, name, keys):
         super().__init__()
         self.name, self.keys = name, keys
-        self.what = f"names of {keys:,} objects, gcssim, link of {FAR[0]} ms"
+        self.what = f"names of {keys:,} objects, {self.servers[0]}, link of {FAR[0]} ms"
         self.memory = keys * 2_000
 
     def need(self):
@@ -282,18 +288,26 @@ class List(Case):
 
     def prepare(self, folder, tools, stack):
         self.folder = folder
-        self.google = stack.enter_context(Program(tools.paths["gcssim"], BUCKET, self.keys))
-        port = urllib.parse.urlsplit(self.google.told).port
-        link = stack.enter_context(Program(tools.paths["link"], *FAR, port))
-        self.endpoints, self.remote = [self.google, link], google_remote(int(link.told))
+        self.server = stack.enter_context(Program(tools.paths[self.servers[0]], *self.words()))
+        link = stack.enter_context(Program(tools.paths["link"], *FAR, self.port()))
+        self.endpoints, self.remote = [self.server, link], self.reached_by(int(link.told))
         self.out = Path(folder, "out")
+
+    def words(self):
+        return [BUCKET, self.keys]
+
+    def port(self):
+        return urllib.parse.urlsplit(self.server.told).port
+
+    def reached_by(self, port):
+        return google_remote(port)
 
     def environment(self, command):
         return super().environment(command) | self.remote
 
     def commands(self):
-        yield Command("haul", "haul", ["lsf", "-R", "--files-only", f"gcs:{BUCKET}"])
-        yield Command("rclone fast-list", "rclone", ["lsf", "-R", "--files-only", "--fast-list", f"gcs:{BUCKET}"])
+        yield Command("haul", "haul", ["lsf", "-R", "--files-only", self.there])
+        yield Command("rclone fast-list", "rclone", ["lsf", "-R", "--files-only", "--fast-list", self.there], once=True)
 
     def output(self, _command):
         return self.out, None
@@ -305,3 +319,19 @@ class List(Case):
 
     def discard(self, _command):
         self.out.unlink(missing_ok=True)
+
+
+class ListAzure(List):
+    """The same of a container of Azure's, whose pages are five times as long."""
+
+    servers = ("loginsim", "link")
+    there = f"az:{BUCKET}"
+
+    def words(self):
+        return ["azure", f"names={self.keys}"]
+
+    def port(self):
+        return urllib.parse.urlsplit(json.loads(self.server.told)["options"]["endpoint"]).port
+
+    def reached_by(self, port):
+        return azure_remote(port)

@@ -23,7 +23,7 @@ class Cases(unittest.TestCase):
         names = [[case.name for case in cases.all_cases(quick)] for quick in (False, True)]
         self.assertEqual(names[0], names[1])
         self.assertEqual(len(set(names[0])), len(names[0]))
-        for experiment in ("hpc", "clouds", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass", "cluster", "ssh"):
+        for experiment in ("hpc", "clouds", "logins", "backblaze", "dvc", "site", "lan", "disks", "flat", "mass", "cluster", "ssh"):
             self.assertTrue(any(name.startswith(f"{experiment}-") for name in names[0]), experiment)
 
     def test_reduced_cases_are_smaller(self):

@@ -5,7 +5,7 @@ use crate::{
     list,
     meta::{self, Facts, quoted},
     read,
-    service::{Call, Place, Service},
+    service::{Call, Namespace, Place, Service},
     upload,
 };
 use futures::{StreamExt, stream};
@@ -151,12 +151,18 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
     deleted(key, service.ask(&delete_call(service, &place, version)).await.map(|_| ()))
 }
 
-/// A directory's marker, or a directory of the account's own, which it deletes only when nothing is in it.
+/// A directory's marker, or a directory of the account's own: only when nothing is in it. Of its own the account sees to that itself.
 async fn delete_folder(service: &Service, key: &Key, mut place: Place) -> Result<()> {
+    let folder = list::folder(service, &place.container, &place.blob).await.map_err(at("delete", key))?;
+    if folder.is_some()
+        && service.namespace(&place.container).await != Namespace::Hierarchical
+        && !list::is_empty(service, &place.container, &place.blob).await.map_err(at("delete", key))?
+    {
+        return Err(Error::new(ErrorKind::Exists, "delete", "the directory is not empty").with_key(key));
+    }
     if !key.is_root() {
         deleted(key, service.ask(&delete_call(service, &place, None)).await.map(|_| ()))?;
     }
-    let folder = list::folder(service, &place.container, &place.blob).await.map_err(at("delete", key))?;
     match folder {
         Some(facts) => {
             let slash = usize::from(place.blob.ends_with(b"/"));

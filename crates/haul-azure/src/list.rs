@@ -150,6 +150,25 @@ pub async fn folder(service: &Service, container: &str, name: &[u8]) -> Tried<Op
     }
 }
 
+/// Whether nothing is below the directory `name` (which may end in a slash) but a marker of its own.
+pub async fn is_empty(service: &Service, container: &str, name: &[u8]) -> Tried<bool> {
+    let prefix = [name.strip_suffix(b"/").unwrap_or(name), b"/"].concat();
+    let (mut marker, mut pages) = (None::<String>, Pages::default());
+    loop {
+        let marker_text = marker.as_deref();
+        let question =
+            Question { prefix: &prefix, delimiter: "", most: BESIDE, marker: marker_text, from: None, meta: false };
+        let found = page(service, container, &question).await.map_err(|refused| refused.fault)?;
+        if found.entries.iter().any(|entry| entry.key.as_bytes() != prefix) {
+            return Ok(false);
+        }
+        // A page may be empty and not the last.
+        let Some(next) = found.next else { return Ok(true) };
+        pages.next(&next)?;
+        marker = Some(next);
+    }
+}
+
 /// The name at which a listing of these names after `after` may begin; `None` where that is at the first of them.
 fn begin<'a>(after: &'a [u8], prefix: &[u8]) -> Option<&'a str> {
     // As much of it as is text: where that begins is not after it.

@@ -99,7 +99,7 @@ impl Context {
             return Known::default();
         }
         let index = self.index(false);
-        Known { hashes: Some(self.hashes()), index }
+        Known { hashes: Some(self.hashes()), index, ..Known::default() }
     }
 
     /// What jobs may use for remotes whose keys are named by their content: with `--index` or without, but not with `--no-index`.

@@ -6,7 +6,7 @@
 
 use crate::{Error, ErrorKind, Result, Version};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::{collections::HashMap, iter::Peekable, vec::IntoIter};
 
 /// Bytes of a piece's hash: the first of its BLAKE3.
 pub const ID: usize = 16;
@@ -14,12 +14,17 @@ pub const ID: usize = 16;
 /// Smaller files aren't worth the questions, in bytes.
 pub const LEAST: u64 = 64 << 10;
 
-/// Pieces have this size at least …
-const SMALLEST: u32 = 16 << 10;
-/// … and more where a file would have more than so many of them: their hashes cross the link.
+/// Pieces of [`Cut::Content`] have this size at least, and those of [`Cut::Blocks`] in builds that say nothing of it, in bytes.
+pub const SMALLEST: u32 = 16 << 10;
+/// Blocks have this size at least, in bytes: what databases and file systems inside of images write at a time.
+pub const SMALLEST_BLOCK: u32 = 4 << 10;
+/// They are larger where a file would have more than so many pieces, or blocks: their hashes cross the link.
 const MOST_PIECES: u64 = 1 << 18;
+const MOST_BLOCKS: u64 = 1 << 19;
 /// A piece is never larger, in bytes.
 const LARGEST: u32 = 64 << 20;
+/// A run is never longer, in bytes, so that several can be copied at once.
+const LONGEST_RUN: u64 = 64 << 20;
 
 /// How files are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,17 +77,25 @@ pub struct Plan {
 }
 
 impl Cut {
-    /// How to cut two files so that they can be compared.
-    pub fn of(old: u64, new: u64) -> Cut {
-        let wanted = old.max(new).div_ceil(MOST_PIECES).max(u64::from(SMALLEST));
-        let size = wanted.next_power_of_two().min(u64::from(LARGEST / 4)) as u32;
-        if old == new { Cut::Blocks(size) } else { Cut::Content(size) }
+    /// How to cut two files so that they can be compared. `smallest`: bytes of the smallest block that both ends know.
+    pub fn of(old: u64, new: u64, smallest: u32) -> Cut {
+        let size = |most: u64, least: u32| {
+            let wanted = old.max(new).div_ceil(most).max(u64::from(least));
+            wanted.next_power_of_two().min(u64::from(LARGEST / 4)) as u32
+        };
+        match old == new {
+            true => Cut::Blocks(size(MOST_BLOCKS, smallest)),
+            false => Cut::Content(size(MOST_PIECES, SMALLEST)),
+        }
     }
 
     /// False for what nobody cuts by.
     fn is_sound(self) -> bool {
-        let (Cut::Blocks(size) | Cut::Content(size)) = self;
-        size.is_power_of_two() && (SMALLEST..=LARGEST / 4).contains(&size)
+        let (size, least) = match self {
+            Cut::Blocks(size) => (size, SMALLEST_BLOCK),
+            Cut::Content(size) => (size, SMALLEST),
+        };
+        size.is_power_of_two() && (least..=LARGEST / 4).contains(&size)
     }
 }
 
@@ -99,15 +112,26 @@ const GEAR: [u64; 256] = {
     table
 };
 
-/// Cuts a file whose bytes come one after another. The rolling hash is ours, as it is twenty lines over bytes that are hashed anyway, in
+/// A piece of which everything is known before it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Where it begins in the file that is cut.
+    at: u64,
+    size: u32,
+    id: [u8; ID],
+}
+
+/// Cuts a file whose bytes come one after another. The rolling hash is ours, as it is thirty lines over bytes that are hashed anyway, in
 /// blocks as the disk gives them: crates for it (fastcdc) want the file in memory, or a reader of their own.
 pub struct Cutter {
     cut: Cut,
-    whole: blake3::Hasher,
     piece: blake3::Hasher,
     /// Of the piece that isn't at its end.
     length: u32,
     gear: u64,
+    /// That piece, where it is known.
+    given: Option<Known>,
+    known: Peekable<IntoIter<Known>>,
     size: u64,
     ids: Vec<u8>,
     sizes: Vec<u32>,
@@ -118,27 +142,42 @@ impl Cutter {
     ///
     /// Errors: `Invalid` for pieces of a size that nobody asks for.
     pub fn new(cut: Cut) -> Result<Cutter> {
+        Cutter::knowing(cut, Vec::new())
+    }
+
+    /// One that looks at no byte of what is known, see [`Recipe::known`].
+    ///
+    /// Errors: as [`Cutter::new`].
+    pub fn knowing(cut: Cut, known: Vec<Known>) -> Result<Cutter> {
         if !cut.is_sound() {
             return Err(Error::new(ErrorKind::Invalid, "delta", "pieces can't have that size"));
         }
-        let new = blake3::Hasher::new;
-        Ok(Cutter { cut, whole: new(), piece: new(), length: 0, gear: 0, size: 0, ids: Vec::new(), sizes: Vec::new() })
+        let (piece, known) = (blake3::Hasher::new(), known.into_iter().peekable());
+        let (ids, sizes) = (Vec::new(), Vec::new());
+        Ok(Cutter { cut, piece, length: 0, gear: 0, given: None, known, size: 0, ids, sizes })
     }
 
     /// The next bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
-        self.whole.update(bytes);
-        self.size += bytes.len() as u64;
         while !bytes.is_empty() {
-            let (took, ends) = match self.cut {
-                Cut::Blocks(size) => {
-                    let left = (size - self.length) as usize;
-                    (left.min(bytes.len()), left <= bytes.len())
-                }
-                Cut::Content(average) => self.roll(bytes, average),
+            if self.length == 0 {
+                while self.known.next_if(|piece| piece.at < self.size).is_some() {}
+                self.given = self.known.next_if(|piece| piece.at == self.size);
+            }
+            let up_to = |size: u32| {
+                let left = (size - self.length) as usize;
+                (left.min(bytes.len()), left <= bytes.len())
             };
-            self.piece.update(&bytes[..took]);
+            let (took, ends) = match (self.given, self.cut) {
+                (Some(piece), _) => up_to(piece.size),
+                (None, Cut::Blocks(size)) => up_to(size),
+                (None, Cut::Content(average)) => self.roll(bytes, average),
+            };
+            if self.given.is_none() {
+                self.piece.update(&bytes[..took]);
+            }
             self.length += took as u32;
+            self.size += took as u64;
             if ends {
                 self.end();
             }
@@ -153,23 +192,23 @@ impl Cutter {
         // The upper bits have seen the last 64 bytes.
         let bits = average.trailing_zeros();
         let (rare, likely) = (u64::MAX << (64 - (bits + 2)), u64::MAX << (64 - (bits - 2)));
-        let skipped = (least.saturating_sub(self.length) as usize).min(bytes.len());
-        let mut length = self.length + skipped as u32;
+        let upto = |length: u32| (length.saturating_sub(self.length) as usize).min(bytes.len());
+        let (begins, steady, ends) = (upto(least), upto(average - 1), upto(most));
         let mut gear = self.gear;
-        for (at, byte) in bytes.iter().enumerate().skip(skipped) {
-            gear = (gear << 1).wrapping_add(GEAR[usize::from(*byte)]);
-            length += 1;
-            let mask = if length < average { rare } else { likely };
-            if gear & mask == 0 || length >= most {
-                return (at + 1, true);
+        for (from, to, mask) in [(begins, steady, rare), (steady, ends, likely)] {
+            if let Some(at) = scan(&mut gear, &bytes[from.min(to)..to], mask) {
+                return (from + at + 1, true);
             }
         }
         self.gear = gear;
-        (bytes.len(), false)
+        (ends, self.length + ends as u32 == most)
     }
 
     fn end(&mut self) {
-        self.ids.extend_from_slice(&self.piece.finalize().as_bytes()[..ID]);
+        match self.given.take() {
+            Some(known) => self.ids.extend_from_slice(&known.id),
+            None => self.ids.extend_from_slice(&self.piece.finalize().as_bytes()[..ID]),
+        }
         if matches!(self.cut, Cut::Content(_)) {
             self.sizes.push(self.length);
         }
@@ -177,17 +216,47 @@ impl Cutter {
         (self.length, self.gear) = (0, 0);
     }
 
-    /// All of it came.
-    pub fn finish(mut self, version: Option<Version>) -> Recipe {
+    /// All of it came; `whole` is its BLAKE3.
+    pub fn finish(mut self, version: Option<Version>, whole: Vec<u8>) -> Recipe {
         if self.length > 0 {
             self.end();
         }
-        let whole = self.whole.finalize().as_bytes().to_vec();
         Recipe { version, size: self.size, cut: self.cut, whole, ids: self.ids, sizes: self.sizes }
     }
 }
 
+/// The first byte after which none of the bits of `mask` is set. Two at a time: each needs what the one before it made, and nothing else
+/// takes time here.
+fn scan(gear: &mut u64, bytes: &[u8], mask: u64) -> Option<usize> {
+    let value = |byte: u8| GEAR[usize::from(byte)];
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let mut now = *gear;
+    for (number, &[one, two]) in pairs.iter().enumerate() {
+        let first = (now << 1).wrapping_add(value(one));
+        now = (now << 2).wrapping_add((value(one) << 1).wrapping_add(value(two)));
+        if first & mask == 0 {
+            return Some(2 * number);
+        }
+        if now & mask == 0 {
+            return Some(2 * number + 1);
+        }
+    }
+    for byte in rest {
+        now = (now << 1).wrapping_add(value(*byte));
+        if now & mask == 0 {
+            return Some(bytes.len() - 1);
+        }
+    }
+    *gear = now;
+    None
+}
+
 impl Recipe {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.ids.len() + self.sizes.len() * size_of::<u32>() + size_of::<Recipe>()
+    }
+
     /// Place, bytes and hash of each piece.
     fn pieces(&self) -> impl Iterator<Item = (u64, u64, &[u8; ID])> {
         let mut at = 0;
@@ -200,6 +269,25 @@ impl Recipe {
             at += size;
             (from, size, id)
         })
+    }
+
+    /// The pieces that these runs bring into a new file that is cut as this one is.
+    pub fn known(&self, runs: &[Run]) -> Vec<Known> {
+        let pieces: Vec<_> = self.pieces().collect();
+        let mut known = Vec::new();
+        for run in runs {
+            let end = run.from.saturating_add(run.size);
+            let first = pieces.partition_point(|(from, ..)| *from < run.from);
+            let inside = pieces[first..].iter().take_while(|(from, size, _)| from + size <= end);
+            known.extend(inside.map(|(from, size, id)| Known {
+                at: run.offset + (from - run.from),
+                // Of a recipe that was checked.
+                size: *size as u32,
+                id: **id,
+            }));
+        }
+        known.sort_unstable_by_key(|piece| piece.at);
+        known
     }
 
     /// Errors: `Corrupt` for one whose pieces don't make the file, which only a far end that lies can give.
@@ -244,7 +332,13 @@ impl Plan {
                     next = number + 1;
                     let from = there[number].0;
                     match plan.runs.last_mut() {
-                        Some(run) if run.offset + run.size == offset && run.from + run.size == from => run.size += size,
+                        Some(run)
+                            if run.offset + run.size == offset
+                                && run.from + run.size == from
+                                && run.size + size <= LONGEST_RUN =>
+                        {
+                            run.size += size;
+                        }
                         _ => {
                             plan.runs.push(Run { index, offset, from, size });
                             index += 1;
@@ -277,7 +371,7 @@ mod tests {
     fn recipe(bytes: &[u8], cut: Cut, block: usize) -> Recipe {
         let mut cutter = Cutter::new(cut).unwrap();
         bytes.chunks(block).for_each(|block| cutter.update(block));
-        cutter.finish(None)
+        cutter.finish(None, blake3::hash(bytes).as_bytes().to_vec())
     }
 
     fn noise(seed: u64, size: usize) -> Vec<u8> {
@@ -309,16 +403,16 @@ mod tests {
         let old = noise(1, 4 << 20);
         let mut new = old.clone();
         new.splice(1 << 20..1 << 20, *b"inserted");
-        let cut = Cut::of(old.len() as u64, new.len() as u64);
+        let cut = Cut::of(old.len() as u64, new.len() as u64, SMALLEST);
         assert_eq!(cut, Cut::Content(SMALLEST));
         let plan = Plan::of(&recipe(&old, cut, 1 << 20), &recipe(&new, cut, 1 << 20), false, 1 << 20).unwrap();
         assert_eq!(built(&plan, &old, &new), new);
         assert!(new.len() as u64 - plan.matched() < u64::from(8 * SMALLEST), "{}", plan.matched());
         let mut new = old.clone();
         new[1 << 20] ^= 1;
-        let cut = Cut::of(old.len() as u64, new.len() as u64);
+        let cut = Cut::of(old.len() as u64, new.len() as u64, SMALLEST_BLOCK);
         let plan = Plan::of(&recipe(&old, cut, 777), &recipe(&new, cut, 1 << 20), true, 1 << 20).unwrap();
-        assert_eq!(plan.literals, [(1, 1 << 20, u64::from(SMALLEST))]);
+        assert_eq!(plan.literals, [(1, 1 << 20, u64::from(SMALLEST_BLOCK))]);
     }
 
     #[test]
@@ -326,8 +420,9 @@ mod tests {
         let recipe = recipe(&noise(2, 8 << 20), Cut::Content(SMALLEST), 1 << 20);
         let average = recipe.size / recipe.sizes.len() as u64;
         assert!((u64::from(SMALLEST) / 2..u64::from(SMALLEST) * 2).contains(&average), "{average}");
-        assert_eq!(Cut::of(4 << 30, 4 << 30), Cut::Blocks(16 << 10));
-        assert_eq!(Cut::of(1 << 40, 1), Cut::Content(4 << 20));
+        assert_eq!(Cut::of(4 << 30, 4 << 30, SMALLEST_BLOCK), Cut::Blocks(8 << 10));
+        assert_eq!(Cut::of(4 << 30, 4 << 30, SMALLEST), Cut::Blocks(16 << 10));
+        assert_eq!(Cut::of(1 << 40, 1, SMALLEST_BLOCK), Cut::Content(4 << 20));
         assert!(Cutter::new(Cut::Blocks(0)).is_err() && Cutter::new(Cut::Content(12_345)).is_err());
     }
 
@@ -351,14 +446,48 @@ mod tests {
         }
     }
 
+    /// Sizes of pieces by the definition, byte by byte: what is remembered, and other builds, have to agree with them.
+    fn sizes(bytes: &[u8], average: u32) -> Vec<u32> {
+        let bits = average.trailing_zeros();
+        let (mut sizes, mut length, mut gear) = (Vec::new(), 0, 0_u64);
+        for byte in bytes {
+            length += 1;
+            if length <= average / 4 {
+                continue;
+            }
+            gear = (gear << 1).wrapping_add(GEAR[usize::from(*byte)]);
+            let zeros = if length < average { bits + 2 } else { bits - 2 };
+            if gear.leading_zeros() >= zeros || length == average * 4 {
+                sizes.push(length);
+                (length, gear) = (0, 0);
+            }
+        }
+        sizes.extend(Some(length).filter(|length| *length > 0));
+        sizes
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn cuts_are_where_the_definition_has_them(
+            seed: u64,
+            size in 0usize..600_000,
+            block in prop_oneof![1usize..300, 1usize..200_000],
+            zeros in 0usize..300_000,
+        ) {
+            let mut bytes = noise(seed, size);
+            let flat = zeros.min(size);
+            bytes[size - flat..].fill(0);
+            prop_assert_eq!(recipe(&bytes, Cut::Content(SMALLEST), block).sizes, sizes(&bytes, SMALLEST));
+        }
         #[test]
         fn any_edits_are_rebuilt_exactly(
             size in 0usize..400_000,
             edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..60_000, 0usize..60_000), 0..5),
             block in 1usize..100_000,
             in_place: bool,
+            smallest: bool,
         ) {
             let old = noise(4, size);
             let mut new = old.clone();
@@ -367,12 +496,15 @@ mod tests {
                 let end = (at + remove).min(new.len());
                 new.splice(at..end, noise(5 + number as u64, insert));
             }
-            let cut = Cut::of(old.len() as u64, new.len() as u64);
+            let cut = Cut::of(old.len() as u64, new.len() as u64, if smallest { SMALLEST_BLOCK } else { SMALLEST });
             let (before, after) = (recipe(&old, cut, 1 << 16), recipe(&new, cut, block));
             let plan = Plan::of(&before, &after, in_place, 50_000).unwrap();
             prop_assert_eq!(built(&plan, &old, &new), new.clone());
             prop_assert!(!in_place || plan.runs.iter().all(|run| run.from == run.offset));
-            prop_assert_eq!(after.whole, blake3::hash(&new).as_bytes().to_vec());
+            // What came from the old file needs no look.
+            let mut cutter = Cutter::knowing(cut, before.known(&plan.runs)).unwrap();
+            new.chunks(block).for_each(|block| cutter.update(block));
+            prop_assert_eq!(cutter.finish(None, after.whole.clone()), after);
         }
     }
 }

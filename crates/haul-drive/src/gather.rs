@@ -12,19 +12,22 @@ use tokio::sync::oneshot;
 /// Folders of one query, as many as rclone asks for.
 const MOST: usize = 50;
 /// Queries at once.
-const AT_ONCE: usize = 4;
-/// Answers that nobody has asked for yet, at most.
-const HELD: usize = 1000;
+const AT_ONCE: usize = 8;
+/// Folders that were or are being looked into before anybody asked, at most: those that a filter leaves out are among them.
+const AHEAD: usize = 1000;
 /// Folders that are found and not asked for yet, at most: further ones are only asked for when they are needed.
 const SPARE: usize = 10_000;
 /// Folders that are known to be in no shared drive, at most, in bytes some 20 MB: further ones are asked for by themselves.
 const KNOWN: usize = 200_000;
 
+/// A folder by its id, and where it is: so that those come first whose turn is first.
+type Place = (Key, String);
+
 /// What is in a folder; `None` when it has to be asked for by itself.
 type Answer = Result<Option<Vec<File>>>;
 
 enum Slot {
-    /// On its way, to whoever asks: several, where shortcuts lead to it.
+    /// On its way, to whoever asks: nobody yet, or several, where shortcuts lead to it.
     Flying(Vec<oneshot::Sender<Answer>>),
     /// Here before it was asked for.
     Held(Vec<File>),
@@ -33,13 +36,14 @@ enum Slot {
 #[derive(Default)]
 struct State {
     /// Asked for.
-    queue: VecDeque<String>,
+    queue: VecDeque<Place>,
     slots: BTreeMap<String, Slot>,
-    /// Will be asked for soon, the soonest first: they take places of queries that would be empty.
-    spare: VecDeque<String>,
+    /// Will be asked for soon: they take places of queries that would be empty, and queries of their own.
+    spare: BTreeSet<Place>,
     /// Found, not asked for yet, and in no shared drive.
     mine: BTreeSet<String>,
-    held: usize,
+    /// Slots that nobody has asked for yet.
+    ahead: usize,
     pumps: usize,
 }
 
@@ -63,15 +67,15 @@ impl Gather {
 
     /// What is in the folder `id`, which is the directory `key`.
     pub async fn children(self: &Arc<Self>, id: &str, key: &Key) -> Result<Vec<File>> {
-        if let Some(files) = self.gathered(id).await? {
+        if let Some(files) = self.gathered(id, key).await? {
             return Ok(files);
         }
         let files = self.service.children(id).await.map_err(|refused| refused.at("list", key))?;
-        self.found(&mut self.state(), &files);
+        self.found(&mut self.state(), key, &files);
         Ok(files)
     }
 
-    async fn gathered(self: &Arc<Self>, id: &str) -> Answer {
+    async fn gathered(self: &Arc<Self>, id: &str, key: &Key) -> Answer {
         // Google says that in shared drives new files may be missing in such answers for an hour.
         let config = &self.service.config;
         let alone = config.shared_with_me || config.starred_only;
@@ -81,26 +85,36 @@ impl Gather {
         let (send, receive) = oneshot::channel();
         {
             let mut state = self.state();
-            let mut waiting = match state.slots.remove(id) {
+            let slot = state.slots.remove(id);
+            if matches!(&slot, Some(Slot::Held(_))) || matches!(&slot, Some(Slot::Flying(nobody)) if nobody.is_empty())
+            {
+                state.ahead -= 1;
+            }
+            let mut waiting = match slot {
                 Some(Slot::Held(files)) => {
-                    state.held -= 1;
+                    self.more(&mut state);
                     return Ok(Some(files).filter(|files| !files.is_empty()));
                 }
                 Some(Slot::Flying(waiting)) => waiting,
                 None => {
-                    state.queue.push_back(id.to_owned());
+                    state.queue.push_back((key.clone(), id.to_owned()));
                     Vec::new()
                 }
             };
             waiting.push(send);
             state.slots.insert(id.to_owned(), Slot::Flying(waiting));
-            if state.pumps < AT_ONCE && !state.queue.is_empty() {
-                state.pumps += 1;
-                tokio::spawn(self.clone().pump());
-            }
+            self.more(&mut state);
         }
         let gone = |_| Err(Error::new(ErrorKind::Cancelled, "list", "stopped"));
         receive.await.unwrap_or_else(gone)
+    }
+
+    /// Begins a further query where there is one to ask.
+    fn more(self: &Arc<Self>, state: &mut State) {
+        if state.pumps < AT_ONCE && (!state.queue.is_empty() || state.looks_ahead()) {
+            state.pumps += 1;
+            tokio::spawn(self.clone().pump());
+        }
     }
 
     async fn pump(self: Arc<Self>) {
@@ -110,7 +124,7 @@ impl Gather {
                 tokio::task::yield_now().await;
             }
             let Some(ids) = self.next() else { return };
-            let any: Vec<_> = ids.iter().map(|id| self.service.inside(id)).collect();
+            let any: Vec<_> = ids.iter().map(|(_, id)| self.service.inside(id)).collect();
             let found = self.service.search(&self.service.shown(&any.join(" or "))).await;
             let mut state = self.state();
             match found {
@@ -119,8 +133,9 @@ impl Gather {
                     // One that is gone spoils the query for all.
                     let gone = refused.fault.kind == ErrorKind::NotFound;
                     let error = refused.fault.error("list");
-                    for id in &ids {
+                    for (_, id) in &ids {
                         let Some(Slot::Flying(waiting)) = state.slots.remove(id) else { continue };
+                        state.ahead -= usize::from(waiting.is_empty());
                         for send in waiting {
                             // Who doesn't wait any more needs no answer.
                             let _ = send.send(if gone { Ok(None) } else { Err(error.to_report()) });
@@ -132,31 +147,37 @@ impl Gather {
     }
 
     /// The folders of the next query; `None` when there is nothing to ask.
-    fn next(&self) -> Option<Vec<String>> {
+    fn next(&self) -> Option<Vec<Place>> {
         let mut state = self.state();
-        let mut ids = Vec::new();
-        while let Some(id) = if ids.len() < MOST { state.queue.pop_front() } else { None } {
-            match state.slots.get(&id) {
-                Some(Slot::Flying(waiting)) if waiting.iter().any(|send| !send.is_closed()) => ids.push(id),
-                _ => drop(state.slots.remove(&id)),
+        let mut asked = Vec::new();
+        while let Some(place) = if asked.len() < MOST { state.queue.pop_front() } else { None } {
+            match state.slots.get(&place.1) {
+                Some(Slot::Flying(waiting)) if waiting.iter().any(|send| !send.is_closed()) => asked.push(place),
+                _ => drop(state.slots.remove(&place.1)),
             }
         }
-        if ids.is_empty() {
+        if asked.is_empty() && !state.looks_ahead() {
             state.pumps -= 1;
             return None;
         }
-        while ids.len() < MOST && state.held < HELD {
-            let Some(id) = state.spare.pop_front() else { break };
-            if !state.slots.contains_key(&id) {
-                state.slots.insert(id.clone(), Slot::Flying(Vec::new()));
-                ids.push(id);
+        while asked.len() < MOST && state.ahead < AHEAD {
+            let Some(place) = state.spare.pop_first() else { break };
+            // Others were asked for meanwhile.
+            if state.mine.contains(&place.1) && !state.slots.contains_key(&place.1) {
+                state.slots.insert(place.1.clone(), Slot::Flying(Vec::new()));
+                state.ahead += 1;
+                asked.push(place);
             }
         }
-        Some(ids)
+        if asked.is_empty() {
+            state.pumps -= 1;
+            return None;
+        }
+        Some(asked)
     }
 
-    fn deal(&self, state: &mut State, ids: &[String], files: Vec<File>) {
-        let mut each: BTreeMap<&str, Vec<File>> = ids.iter().map(|id| (&**id, Vec::new())).collect();
+    fn deal(self: &Arc<Self>, state: &mut State, asked: &[Place], files: Vec<File>) {
+        let mut each: BTreeMap<&str, Vec<File>> = asked.iter().map(|(_, id)| (&**id, Vec::new())).collect();
         for file in files {
             for parent in &file.parents {
                 if let Some(own) = each.get_mut(&**parent) {
@@ -164,13 +185,11 @@ impl Gather {
                 }
             }
         }
-        // The first ones are needed first.
-        for id in ids.iter().rev() {
+        for (key, id) in asked {
             let files = each.remove(&**id).unwrap_or_default();
-            self.found(state, &files);
+            self.found(state, key, &files);
             match state.slots.remove(id) {
                 Some(Slot::Flying(waiting)) if waiting.is_empty() => {
-                    state.held += 1;
                     state.slots.insert(id.clone(), Slot::Held(files));
                 }
                 Some(Slot::Flying(waiting)) => {
@@ -182,20 +201,30 @@ impl Gather {
                 _ => {}
             }
         }
+        self.more(state);
     }
 
-    fn found(&self, state: &mut State, files: &[File]) {
+    /// Notes the folders among what a folder holds.
+    fn found(&self, state: &mut State, dir: &Key, files: &[File]) {
         if !self.recursive {
             return;
         }
-        let mut folders: Vec<_> = files.iter().filter(|file| file.is_folder() && file.drive_id.is_empty()).collect();
-        folders.sort_by(|a, b| b.name.cmp(&a.name));
-        for folder in folders {
-            state.spare.push_front(folder.id.clone());
+        for folder in files.iter().filter(|file| file.is_folder() && file.drive_id.is_empty()) {
             if state.mine.len() < KNOWN {
                 state.mine.insert(folder.id.clone());
+                let name = self.service.config.encoding.decode(folder.name.as_bytes());
+                state.spare.insert((Key::new([dir.as_bytes(), &name, b"/"].concat()), folder.id.clone()));
             }
         }
-        state.spare.truncate(SPARE);
+        while state.spare.len() > SPARE {
+            state.spare.pop_last();
+        }
+    }
+}
+
+impl State {
+    /// A whole query of folders may be asked for that nobody has asked for yet.
+    fn looks_ahead(&self) -> bool {
+        self.spare.len() >= MOST && self.ahead + MOST <= AHEAD
     }
 }

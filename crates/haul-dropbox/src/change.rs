@@ -34,7 +34,10 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
     }
     service.has_room(OP, key).await?;
     let call = service.ask("files/create_folder_v2", &json!({"path": path, "autorename": false}));
-    match service.api.ask(&call).await {
+    let turn = service.turn().await;
+    let made = service.api.ask(&call).await;
+    drop(turn);
+    match made {
         Err(refused) if refused.code.ends_with("conflict/folder") => match service.standing(key, true).await? {
             Standing::There => {}
             Standing::Taken(why) => return Err(Error::new(ErrorKind::Exists, OP, why).with_key(key)),
@@ -194,13 +197,19 @@ async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
     }
 }
 
-/// Asks again for what the service has no time for now, or hasn't noticed yet that it is there.
+/// Asks again for what the service has no time for now, or hasn't noticed yet that it is there. When it says how long to wait, that is
+/// for whoever repeats requests.
 async fn again(service: &Service, name: &'static str, question: &Value) -> Result<Value, Refused> {
     let mut tried = 1;
     loop {
-        match service.api.json(&service.ask(name, question).going(Direction::Copy)).await {
+        let turn = service.turn().await;
+        let answer = service.api.json(&service.ask(name, question).going(Direction::Copy)).await;
+        drop(turn);
+        match answer {
             Err(refused)
-                if tried < TRIES && matches!(&*refused.code, "too_many_write_operations" | "from_lookup/not_found") =>
+                if tried < TRIES
+                    && !matches!(refused.fault.retry, Retry::After(_))
+                    && matches!(&*refused.code, "too_many_write_operations" | "from_lookup/not_found") =>
             {
                 tokio::time::sleep(pause(tried)).await;
                 tried += 1;

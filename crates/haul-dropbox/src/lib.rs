@@ -24,6 +24,7 @@ use haul_store::{
 use options::Config;
 use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 
 pub use options::PROVIDER;
 
@@ -86,7 +87,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let (place, gather, folders, files, claimed) = Default::default();
-    let service = Service { config, typed, of_team, place, caps, locator, api, gather, folders, files, claimed };
+    let turns = Semaphore::new(service::TURNS);
+    let service = Service { config, typed, of_team, place, caps, locator, api, gather, turns, folders, files, claimed };
     Ok(Arc::new(Dropbox(Arc::new(service))))
 }
 

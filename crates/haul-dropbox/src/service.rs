@@ -16,7 +16,10 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::{Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+
+/// Changes that are asked for at once: the service makes one at a time, so that more only wait, or are refused.
+pub const TURNS: usize = 4;
 
 /// What the service tells of a file or folder.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -91,6 +94,8 @@ pub struct Service {
     pub locator: String,
     pub api: Api,
     pub gather: Gather,
+    /// For each change that is asked for at once.
+    pub turns: Semaphore,
     /// What is known of folders: see [`crate::standing`].
     pub folders: Ids,
     /// Hashes of the paths of files whose very names were seen there.
@@ -200,6 +205,12 @@ impl Service {
                 call.header(HeaderName::from_static("dropbox-api-path-root"), root.to_string())
             }
         }
+    }
+
+    /// The turn of a change that is asked for by itself, until it is dropped.
+    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.turns.acquire().await.ok()
     }
 
     /// A request with a question.

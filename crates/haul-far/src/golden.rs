@@ -33,6 +33,9 @@ const HISTORY: &str = include_str!("golden/version-2-history.txt");
 /// How ends meet that know of many small files with one request as well.
 const BUNDLES: &str = include_str!("golden/version-2-bundles.txt");
 
+/// And of blocks of 4 KiB.
+const BLOCKS: &str = include_str!("golden/version-2-blocks.txt");
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -137,6 +140,7 @@ fn answers() -> Vec<Answer> {
     let stored = Stored { version: Some(Version::new(b"v")), size: 5, hashes: hashes(), unkept };
     let mut cutter = Cutter::new(Cut::Blocks(16 << 10)).expect("a cut");
     cutter.update(&[1; 40_000]);
+    let whole = haul_core::hash::hash_bytes(&[Algo::Blake3], &[1; 40_000]);
     let listening =
         Listening { address: [127, 0, 0, 1].into(), port: 50_000, fingerprint: vec![1; 32], token: Token(vec![2; 32]) };
     vec![
@@ -168,7 +172,7 @@ fn answers() -> Vec<Answer> {
         Answer::Hashes(hashes()),
         Answer::Space(Space { total: Some(3), used: None, free: Some(1) }),
         Answer::Unfinished(vec![(Key::new(".haul-x"), Some(Mtime(1)))], vec![error()]),
-        Answer::Recipe(cutter.finish(Some(Version::new(b"v")))),
+        Answer::Recipe(cutter.finish(Some(Version::new(b"v")), whole.get(Algo::Blake3).expect("hashed").to_vec())),
         Answer::Parts(vec![part()]),
         Answer::Listens(listening),
         Answer::Done,
@@ -186,14 +190,24 @@ fn body(message: &impl Serialize) -> Vec<u8> {
     message::frame(Kind::Answer, 0, message).expect("a frame").body.to_vec()
 }
 
-/// How two ends meet, of which each knows of frames that are compressed behind others, or doesn't, and of many small files with one
-/// request, or doesn't.
-fn meeting(history: bool, bundles: bool) -> (Vec<u8>, Vec<u8>) {
+/// How two ends meet that know so much that version 2 didn't begin with: frames that are compressed behind others, many small files with
+/// one request, blocks of 4 KiB.
+fn meeting(more: usize) -> (Vec<u8>, Vec<u8>) {
+    let [history, bundles, small_blocks] = [1, 2, 3].map(|number| number <= more);
     let packing = Packing { when: When::Slow, level: Some(3), history };
     let hello = Hello { oldest: 1, newest: 2, build: "1".into(), packing, joins: Some("door".into()) };
     let joins = Some("x".into());
-    let about =
-        About { rights: None, confined: true, packs: true, keeps: true, joins, listens: true, history, bundles };
+    let about = About {
+        rights: None,
+        confined: true,
+        packs: true,
+        keeps: true,
+        joins,
+        listens: true,
+        history,
+        bundles,
+        small_blocks,
+    };
     (body(&hello), body(&Welcome::Serves { version: 2, build: "1".into(), about }))
 }
 
@@ -207,7 +221,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     for answer in answers() {
         all.insert(format!("answer {}", name(&answer)), body(&answer));
     }
-    let (hello, welcome) = meeting(false, false);
+    let (hello, welcome) = meeting(0);
     all.insert("hello".into(), hello);
     all.insert("welcome".into(), welcome);
     all.insert("refusal".into(), body(&Welcome::Refuses("why".into())));
@@ -235,16 +249,16 @@ fn each_message_is_said_as_its_version_has_it() {
 
 #[test]
 fn ends_that_know_of_more_say_so() {
-    for (file, kept, bundles) in [("version-2-history.txt", HISTORY, false), ("version-2-bundles.txt", BUNDLES, true)] {
-        let (hello, welcome) = meeting(true, bundles);
+    for (more, (name, kept)) in (1..).zip([("history", HISTORY), ("bundles", BUNDLES), ("blocks", BLOCKS)]) {
+        let (hello, welcome) = meeting(more);
         let said = format!("hello {}\nwelcome {}\n", hex(&hello), hex(&welcome));
-        assert!(said == kept, "src/golden/{file} has other messages than are said now:\n{said}");
+        assert!(said == kept, "src/golden/version-2-{name}.txt has other messages than are said now:\n{said}");
     }
 }
 
 #[test]
 fn each_message_of_its_version_is_read() {
-    for (name, bytes) in lines(VERSION_2).into_iter().chain(lines(HISTORY)).chain(lines(BUNDLES)) {
+    for (name, bytes) in [VERSION_2, HISTORY, BUNDLES, BLOCKS].into_iter().flat_map(lines) {
         let body: Vec<u8> =
             (0..bytes.len()).step_by(2).map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).expect("hex")).collect();
         let read = match name.split(' ').next() {

@@ -59,6 +59,9 @@ pub struct About {
     /// It takes and gives many small files with one request.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bundles: bool,
+    /// It cuts files into blocks of [`haul_core::delta::SMALLEST_BLOCK`] too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub small_blocks: bool,
 }
 
 impl About {
@@ -301,6 +304,7 @@ mod tests {
             listens: true,
             history: true,
             bundles: true,
+            small_blocks: true,
         }
     }
 

@@ -35,7 +35,7 @@ use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Retry, Version,
     attributes::Carried,
-    delta::{Cut, Recipe},
+    delta::{self, Cut, Recipe},
     hash::hash_bytes,
 };
 use haul_store::{
@@ -266,6 +266,13 @@ impl Store for FarStore {
 }
 
 impl Deltas for FarStore {
+    fn smallest_block(&self) -> u32 {
+        match self.far.line.about.get().is_some_and(|about| about.small_blocks) {
+            true => delta::SMALLEST_BLOCK,
+            false => delta::SMALLEST,
+        }
+    }
+
     fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
         let request = Request::Recipe(key.clone(), version.cloned(), cut);
         Box::pin(async move {

@@ -16,8 +16,11 @@ use haul_store::{
     Attributed, AttributesItem, Cleanup, CopyBatch, Late, Links, ListRequest, Part, Sent, SettleItem, Small, Space,
     Stored, WriteSpec,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{io, ops::Range};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, Error as _, SeqAccess, Visitor},
+};
+use std::{fmt, io, marker::PhantomData, ops::Range};
 
 /// Names a write that was begun, for as long as the two ends are connected.
 pub type UploadId = u64;
@@ -68,9 +71,9 @@ pub enum Request {
         bytes: Bytes,
     },
     /// Small files as a whole. Only of an end that says that it takes them. Answer: [`Answer::AllStored`].
-    PutAll(Vec<Small>),
+    PutAll(#[serde(deserialize_with = "of_bundle")] Vec<Small>),
     /// Small files, no more than [`Small::TOGETHER`] bytes as far as is known. Only of such an end. Answer: [`Answer::Files`].
-    GetAll(Vec<(Key, Option<Version>)>),
+    GetAll(#[serde(deserialize_with = "of_bundle")] Vec<(Key, Option<Version>)>),
     /// Begins a write. Answer: [`Answer::Upload`].
     Begin(Key, WriteSpec),
     /// Finds one again. Answer: [`Answer::Resumed`].
@@ -134,6 +137,30 @@ pub enum Request {
     /// Opens a port for further pipes, which closes with the first pipe. Only of an end that says that it listens. Answer:
     /// [`Answer::Listens`].
     Listen(Ports),
+}
+
+/// As many as go with one request, and no more: each takes far more memory than bytes on the way.
+fn of_bundle<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    struct Files<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Files<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(to, "no more than {} files", Small::COUNT)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut files = Vec::new();
+            while let Some(file) = from.next_element()? {
+                if files.len() == Small::COUNT {
+                    return Err(A::Error::invalid_length(files.len() + 1, &self));
+                }
+                files.push(file);
+            }
+            Ok(files)
+        }
+    }
+    from.deserialize_seq(Files(PhantomData))
 }
 
 /// A file that comes as a whole.
@@ -254,8 +281,8 @@ impl Request {
         match self {
             // Extended attributes and ACLs.
             Request::Carry(keys, true) => keys.len() * (8 << 10),
-            // Pieces of a file of a hundred gigabytes.
-            Request::Recipe(..) => 2 << 20,
+            // As many pieces as there may be.
+            Request::Recipe(..) => 8 << 20,
             Request::GetAll(wanted) => Small::FETCHED as usize + (wanted.len() << 10),
             Request::Cleanup(_) => MOST,
             _ if self.items() > 1 => self.items() << 10,
@@ -319,4 +346,26 @@ pub fn read<T: DeserializeOwned>(frame: &Frame) -> Result<T> {
         let why = format!("the other end says what this version of haul doesn't understand: {error}");
         Error::new(ErrorKind::Unsupported, "connect", why)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_of_more_files_than_are_agreed_is_refused() {
+        let small = || Small { key: Key::new("f"), spec: WriteSpec::default(), bytes: Bytes::new() };
+        for count in [Small::COUNT, Small::COUNT + 1] {
+            let put = Request::PutAll((0..count).map(|_| small()).collect());
+            let get = Request::GetAll((0..count).map(|_| (Key::new("f"), None)).collect());
+            for request in [put, get] {
+                let frame = frame(Kind::Request, 1, &Asking { folder: 1, request }).unwrap();
+                let asked = read::<Asking<Request>>(&frame);
+                assert_eq!(
+                    asked.as_ref().map(|asked| asked.request.items()).ok(),
+                    Some(count).filter(|n| *n <= Small::COUNT)
+                );
+            }
+        }
+    }
 }

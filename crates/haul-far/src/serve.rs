@@ -149,7 +149,7 @@ async fn converse(
     let (first, firsts) = mpsc::unbounded_channel::<Queued>();
     // Nothing waits long for a place here: each request has a window of its own.
     let (content, contents) = mpsc::channel(16);
-    let mut writer = Task::spawn(wire::send(to, firsts, contents, packing));
+    let mut writer = Task::spawn(wire::send(to, firsts, contents, packing, |_| true));
     let signs = first.clone();
     let alive = Task::spawn(async move {
         loop {
@@ -179,6 +179,7 @@ fn about(settings: &Settings) -> About {
         listens: settings.listens.is_some(),
         history: true,
         bundles: true,
+        small_blocks: true,
     }
 }
 

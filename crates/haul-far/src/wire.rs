@@ -158,6 +158,11 @@ impl Waiting {
         }
     }
 
+    /// False for a request that was given up before it was written: the word of that went before content.
+    fn wants(&self, frame: &Frame) -> bool {
+        frame.kind != Kind::Request || self.state().by_id.contains_key(&frame.id)
+    }
+
     /// Nothing more comes: all who wait are told.
     fn end(&self, why: String) {
         let mut state = self.state();
@@ -195,7 +200,7 @@ impl Wire {
         });
         let writer = Task::spawn(async move {
             let sent = tokio::select! {
-                sent = send(output, firsts, contents, packing) => sent,
+                sent = send(output, firsts, contents, packing, |frame| writes.wants(frame)) => sent,
                 // Nobody there reads any more, or nobody knows: what waits to be written would wait for good.
                 () = is_over.notified() => return,
             };
@@ -410,12 +415,13 @@ async fn take(
 }
 
 /// Writes what is to be sent, what is small before content, until nobody sends any more. Content is compressed meanwhile, several
-/// frames at once.
+/// frames at once. What is no longer wanted when its turn comes is not written; nothing else depends on it, then.
 pub async fn send(
     mut to: impl AsyncWrite + Unpin,
     mut firsts: mpsc::UnboundedReceiver<Queued>,
     mut contents: mpsc::Receiver<Queued>,
     packing: Packing,
+    is_wanted: impl Fn(&Frame) -> bool,
 ) -> io::Result<()> {
     let mut pace = Pace::new(packing);
     // Content keeps its order from here on.
@@ -456,6 +462,7 @@ pub async fn send(
                 Some(packed) => frame.write_as(Marks { packed: true, kept: false }, &packed, &mut to).await?,
                 None => frame.write(&mut to).await?,
             },
+            Step::Content(Packed { queued, .. }) if !is_wanted(&queued.frame) => {}
             Step::Content(Packed { queued: Queued { frame, _held }, body, kept }) => {
                 // It was compressed while the link took what was written before.
                 let (work, began) = (began.elapsed().saturating_sub(flushed), Instant::now());
@@ -517,7 +524,7 @@ mod tests {
             let (first, firsts) = mpsc::unbounded_channel();
             let (content, contents) = mpsc::channel(QUEUE);
             let (mut from, to) = tokio::io::duplex(1 << 16);
-            let sender = tokio::spawn(send(to, firsts, contents, packing));
+            let sender = tokio::spawn(send(to, firsts, contents, packing, |_| true));
             let noise = Bytes::from(haul_testkit::folder::noise(1, PIECE));
             let bodies: Vec<_> =
                 (0..6).map(|n| if n == 3 { noise.clone() } else { Bytes::from(text.clone()) }).collect();
@@ -551,7 +558,7 @@ mod tests {
         let (first, firsts) = mpsc::unbounded_channel();
         let (content, contents) = mpsc::channel(QUEUE);
         let (mut from, to) = tokio::io::duplex(1 << 16);
-        let sender = tokio::spawn(send(to, firsts, contents, packing));
+        let sender = tokio::spawn(send(to, firsts, contents, packing, |_| true));
         let (many, bodies) = (bodies.len(), bodies.to_vec());
         let small = first.clone();
         let feeder = tokio::spawn(async move {
@@ -616,7 +623,7 @@ mod tests {
         let (first, firsts) = mpsc::unbounded_channel();
         let (content, contents) = mpsc::channel(QUEUE);
         let (mut from, to) = tokio::io::duplex(1 << 20);
-        let sender = tokio::spawn(send(to, firsts, contents, BEHIND));
+        let sender = tokio::spawn(send(to, firsts, contents, BEHIND, |_| true));
         let mut reading = Reading::of(BEHIND);
         for kind in [Kind::Data, Kind::Answer, Kind::Data, Kind::Answer] {
             let frame = Frame { kind, id: 1, body: text.clone().into() };
@@ -687,6 +694,32 @@ mod tests {
         let sent = timeout(Duration::from_secs(20), asked.send(Bytes::from(vec![1; 64 << 20]))).await;
         assert_eq!(sent.expect("it ends").unwrap_err().message(), "nothing came for 1 s");
         assert!(!wire.is_open());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_bundle_that_is_given_up_before_its_turn_is_not_written() {
+        let (near, mut far) = tokio::io::duplex(1 << 10);
+        let (input, output) = tokio::io::split(near);
+        let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
+        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default(), "far".into());
+        let small = |bytes: usize| {
+            let (key, spec, bytes) = (haul_core::Key::new("f"), Default::default(), vec![1; bytes].into());
+            Request::PutAll(vec![haul_store::Small { key, spec, bytes }])
+        };
+        // More than the pipe holds, so that the next has to wait.
+        let first = wire.share(0).ask_in_turn(1, &small(64 << 10)).await.unwrap();
+        let given_up = wire.share(0).ask_in_turn(1, &small(1)).await.unwrap();
+        let last = wire.share(0).ask_in_turn(1, &small(1)).await.unwrap();
+        let ids = [first.id, last.id];
+        let cancelled = given_up.id;
+        drop(given_up);
+        let mut came = Vec::new();
+        while came.len() < 3 {
+            let frame = Frame::read_plain(&mut far).await.unwrap().unwrap();
+            came.push((frame.kind, frame.id));
+        }
+        came.sort_by_key(|(kind, id)| (*kind == Kind::Request, *id));
+        assert_eq!(came, [(Kind::Cancel, cancelled), (Kind::Request, ids[0]), (Kind::Request, ids[1])]);
     }
 
     #[test]

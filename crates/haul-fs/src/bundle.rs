@@ -3,10 +3,10 @@
 use super::{
     Local, attributes,
     dir::{OfLast, Root},
-    error::{changed, check_file, fail, fail_close, fail_write},
+    error::{changed, check_file, fail, fail_close},
     hidden::{Owner, Suffix},
     meta,
-    place::{self, Hidden, Until},
+    place::{self, Hidden, NewNames, Until},
     read::open_regular,
     upload,
 };
@@ -72,11 +72,13 @@ struct Batch<'a> {
     nameless: bool,
     /// When files of a directory tell of errors.
     late: OfLast<Tells>,
+    named: NewNames,
 }
 
 /// See [`haul_store::Bundles::put`]; runs on the pool. Where no space is left, those after that are not begun.
 pub(super) fn put(local: &Local, files: &[Small], abandoned: &Abandoned) -> Vec<Result<Stored>> {
-    let (mut batch, mut full) = (Batch { local, nameless: true, late: OfLast::default() }, false);
+    let (late, named) = Default::default();
+    let (mut batch, mut full) = (Batch { local, nameless: true, late, named }, false);
     let each = files.iter().map(|file| {
         abandoned.check(upload::OP, &file.key)?;
         if full {
@@ -86,7 +88,9 @@ pub(super) fn put(local: &Local, files: &[Small], abandoned: &Abandoned) -> Vec<
         full = stored.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
         stored
     });
-    each.collect()
+    let mut stored: Vec<_> = each.collect();
+    batch.named.force(upload::OP, files.iter().map(|file| &file.key), &mut stored);
+    stored
 }
 
 impl Batch<'_> {
@@ -127,7 +131,6 @@ impl Batch<'_> {
 
     fn fill(&mut self, file: &Small, hidden: &Hidden) -> Result<Stored> {
         let Small { key, spec, bytes } = file;
-        let error = |errno| fail_write(upload::OP, key, errno);
         let target = &hidden.file;
         upload::write_whole(target, bytes, spec.sparse).map_err(|e| fail(upload::OP, key, e))?;
         let own = spec.meta.as_deref();
@@ -141,7 +144,7 @@ impl Batch<'_> {
             place::settle_hidden(upload::OP, key, hidden, spec, keep_mode)
         })?;
         if spec.fsync {
-            place::sync_dir(&hidden.dir).map_err(error)?;
+            self.named.note(key, &hidden.dir);
         }
         // After it has its name, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(target, meta::FACTS).ok().map(|st| meta::version(&st));

@@ -8,7 +8,7 @@ use super::{
     error::{changed, check_file, fail, fail_close, source_error, target_error},
     hidden::{Owner, Suffix, temp_name},
     meta,
-    place::{self, Hidden, Until},
+    place::{self, Hidden, NewNames, Until},
     read::{link_name, no_link, open_file, regular, target},
     xattrs::At,
 };
@@ -52,8 +52,7 @@ struct Batch<'a> {
     late: OfLast<Tells>,
     /// What its default ACL gives to new files.
     default: OfLast<Option<u32>>,
-    /// Directories in which files appeared that are to be on the device before this batch is answered.
-    settled: Vec<(Vec<u8>, Dir)>,
+    named: NewNames,
 }
 
 /// See [`haul_store::Store::copy`]; runs on the pool.
@@ -65,11 +64,10 @@ pub(super) fn copy(
     abandoned: &Abandoned,
 ) -> Vec<Result<Stored>> {
     let bytes = Bytes::new(watch, abandoned);
-    let settled = Vec::new();
-    let (last, late, default) = Default::default();
-    let mut batch = Batch { local, from, munge, bytes, last, nameless: true, full: false, late, default, settled };
+    let (last, late, default, named) = Default::default();
+    let mut batch = Batch { local, from, munge, bytes, last, nameless: true, full: false, late, default, named };
     let mut answers: Vec<_> = items.iter().enumerate().map(|(number, item)| batch.next(number, item)).collect();
-    batch.sync_dirs(items, &mut answers);
+    batch.named.force(OP, items.iter().map(|item| &item.to), &mut answers);
     answers
 }
 
@@ -271,22 +269,10 @@ impl Batch<'_> {
         Ok(stored)
     }
 
-    /// Remembers a directory that got a name, where names are to be on the device too.
+    /// Remembers that it has its name, where names are to be on the device too.
     fn settled(&mut self, item: &CopyItem, dir: &Dir) {
-        let key = parent(item.to.as_bytes());
-        if item.spec.fsync && self.settled.last().is_none_or(|(last, _)| last != key) {
-            self.settled.push((key.to_vec(), dir.clone()));
-        }
-    }
-
-    /// Forces the names that appeared in this batch to the device, once for each directory. Where that fails, the files in it
-    /// count as not copied.
-    fn sync_dirs(&self, items: &[CopyItem], answers: &mut [Result<Stored>]) {
-        for (key, dir) in &self.settled {
-            let Err(errno) = place::sync_dir(dir) else { continue };
-            let here = items.iter().zip(&mut *answers).filter(|(item, _)| parent(item.to.as_bytes()) == key);
-            here.filter(|(_, answer)| answer.is_ok())
-                .for_each(|(item, answer)| *answer = Err(target_error(item)(errno)));
+        if item.spec.fsync {
+            self.named.note(&item.to, dir);
         }
     }
 

@@ -4,11 +4,15 @@
 use super::{Local, dir::Dir, error::fail, meta, read};
 use haul_core::{
     Error, ErrorKind, Key, Result, Version,
-    delta::{Cut, Cutter, Recipe, Run},
+    delta::{Cut, Cutter, Recipe, Run, SMALLEST_BLOCK},
 };
-use haul_store::{Part, blocks};
+use haul_store::{Part, pieces};
 use rustix::{fs::FileType, io::Errno};
-use std::{fs::File, os::unix::fs::FileExt as _, sync::OnceLock};
+use std::{
+    fs::File,
+    os::unix::fs::FileExt as _,
+    sync::{Mutex, PoisonError},
+};
 
 /// Bytes of one plain read and write, where the kernel doesn't copy.
 const BLOCK: usize = 256 << 10;
@@ -16,17 +20,16 @@ const BLOCK: usize = 256 << 10;
 /// See [`haul_store::Deltas::recipe`]; runs on the pool.
 pub(super) fn recipe(local: &Local, key: &Key, want: Option<&Version>, cut: Cut) -> Result<Recipe> {
     const OP: &str = "read";
-    let mut cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
+    let cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
     let (entry, file) = read::open_regular(local, key, want)?;
     if let Some(known) = entry.version.as_ref().and_then(|version| local.pieces.find(version, cut)) {
         return Ok(known);
     }
-    blocks::read(&file, 0..entry.size, |block| cutter.update(block)).map_err(|e| e.with_key(key))?;
+    let recipe = pieces::cut(&file, 0..entry.size, cutter, entry.version).map_err(|e| e.with_key(key))?;
     let now = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
-    if entry.version != Some(meta::version(&now)) {
+    if recipe.version != Some(meta::version(&now)) {
         return Err(Error::new(ErrorKind::Changed, OP, "changed while it was read").with_key(key));
     }
-    let recipe = cutter.finish(entry.version);
     local.pieces.keep(&recipe);
     Ok(recipe)
 }
@@ -39,8 +42,27 @@ pub(super) struct Reusing<'a> {
     /// Bytes that it will have.
     pub size: u64,
     pub in_place: bool,
-    /// How the two are cut, once that is known.
-    pub cut: &'a OnceLock<Cut>,
+    /// What was taken already.
+    pub reused: &'a Mutex<Option<Reused>>,
+}
+
+/// Bytes of a file that are those of another: the whole is to be proved.
+pub(super) struct Reused {
+    /// How the two are cut.
+    cut: Cut,
+    /// The other file.
+    version: Version,
+    runs: Vec<Run>,
+}
+
+impl Reusing<'_> {
+    /// Remembers that these runs of a file of `size` bytes are there.
+    fn note(&self, size: u64, version: &Version, runs: &[Run]) {
+        let mut reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = Cut::of(size, self.size, SMALLEST_BLOCK);
+        let reused = reused.get_or_insert_with(|| Reused { cut, version: version.clone(), runs: Vec::new() });
+        reused.runs.extend_from_slice(runs);
+    }
 }
 
 /// See [`haul_store::Upload::reuse`]; runs on the pool.
@@ -49,7 +71,7 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
     let error = |kind, why: &str| Error::new(kind, OP, why.to_owned()).with_key(to.key);
     let parts = runs.iter().map(|run| Part { index: run.index, size: run.size, tag: Vec::new() }).collect();
     if to.in_place {
-        to.cut.get_or_init(|| Cut::of(to.size, to.size));
+        to.note(to.size, version, runs);
         return match runs.iter().all(|run| run.from == run.offset) {
             true => Ok(parts),
             false => Err(error(ErrorKind::Unsupported, "bytes of a file that is written in place stay where they are")),
@@ -60,7 +82,6 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
     if meta::file_type(&st) != FileType::RegularFile || meta::version(&st) != *version {
         return Err(error(ErrorKind::Changed, "the file that it is built from has changed"));
     }
-    to.cut.get_or_init(|| Cut::of(st.stx_size, to.size));
     let old = File::from(old);
     for run in runs {
         if run.from.checked_add(run.size).is_none_or(|end| end > st.stx_size) {
@@ -68,6 +89,7 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
         }
         copy(&old, to.file, run).map_err(|errno| fail(OP, to.key, errno))?;
     }
+    to.note(st.stx_size, version, runs);
     Ok(parts)
 }
 
@@ -94,13 +116,21 @@ fn copy(old: &File, new: &File, run: &Run) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// That a file holds what it is to hold. Gives that in pieces, as it was cut this time and will be the next, as likely as not.
+/// That a file holds what it is to hold. Gives that in pieces, as it was cut this time and will be the next, as likely as not. What came
+/// from the other file in pieces that are remembered isn't cut again: it is proved with the whole.
 ///
 /// Errors: `Corrupt` where it doesn't.
-pub(super) fn prove(key: &Key, file: &File, size: u64, blake3: &[u8], cut: Cut) -> Result<Recipe> {
-    let mut cutter = Cutter::new(cut)?;
-    blocks::read(file, 0..size, |block| cutter.update(block)).map_err(|e| e.with_key(key))?;
-    let recipe = cutter.finish(None);
+pub(super) fn prove(
+    local: &Local,
+    (key, file): (&Key, &File),
+    size: u64,
+    blake3: &[u8],
+    reused: &Reused,
+) -> Result<Recipe> {
+    let Reused { cut, version, runs } = reused;
+    let known = local.pieces.find(version, *cut).map(|old| old.known(runs)).unwrap_or_default();
+    let cutter = Cutter::knowing(*cut, known)?;
+    let recipe = pieces::cut(file, 0..size, cutter, None).map_err(|e| e.with_key(key))?;
     if recipe.whole == blake3 {
         return Ok(recipe);
     }

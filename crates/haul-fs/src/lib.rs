@@ -37,7 +37,7 @@ use futures::{
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Listed, Meta, Mtime, Result, Version,
     attributes::{Carried, Rights},
-    delta::{Cut, Recipe},
+    delta::{Cut, Recipe, SMALLEST_BLOCK},
 };
 use haul_store::{
     Admin, Attributed, AttributesBatch, Bundles, Caps, Changed, Cleanup, CopyBatch, Deltas, Domain, Hashing, Inodes,
@@ -363,6 +363,10 @@ impl Bundles for LocalStore {
 }
 
 impl Deltas for LocalStore {
+    fn smallest_block(&self) -> u32 {
+        SMALLEST_BLOCK
+    }
+
     fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
         let (key, version) = (key.clone(), version.cloned());
         self.run("read", move |local| delta::recipe(local, &key, version.as_ref(), cut))

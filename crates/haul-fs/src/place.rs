@@ -7,7 +7,7 @@ use super::{
     hidden::{Owner, Suffix, temp_name},
     meta,
 };
-use haul_core::{Error, ErrorKind, Key, Result, plan::Replace};
+use haul_core::{Error, ErrorKind, Key, Result, key::parent, plan::Replace};
 use haul_store::{nameless, statx::Statx};
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags},
@@ -41,7 +41,7 @@ pub(super) fn in_dir_or_errno<T>(
     key: &Key,
     mut make: impl FnMut(&Dir) -> rustix::io::Result<T>,
 ) -> Result<(Dir, rustix::io::Result<T>)> {
-    let parent = haul_core::key::parent(key.as_bytes());
+    let parent = parent(key.as_bytes());
     let dir = root.make(parent).map_err(|e| fail_make(op, key, e))?;
     match make(&dir) {
         Err(Errno::NOENT) => {
@@ -288,6 +288,36 @@ pub(super) fn link(
     set.and_then(|()| settle(op, key, (&dir, &temp, name), &spec.replace, no_file))
         .inspect_err(|_| discard(&dir, &temp))?;
     Ok(dir)
+}
+
+/// Directories in which names appeared that are to be on the device before who asked is answered: each is forced there once,
+/// however many names it got.
+#[derive(Default)]
+pub(super) struct NewNames(Vec<(Vec<u8>, Dir)>);
+
+impl NewNames {
+    /// A file has its name now.
+    pub fn note(&mut self, key: &Key, dir: &Dir) {
+        let place = parent(key.as_bytes());
+        if self.0.last().is_none_or(|(last, _)| last != place) {
+            self.0.push((place.to_vec(), dir.clone()));
+        }
+    }
+
+    /// Forces them to the device. Where that fails, the files of that directory count as not there.
+    pub fn force<'a, T>(
+        &self,
+        op: &'static str,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+        answers: &mut [Result<T>],
+    ) {
+        for (place, dir) in &self.0 {
+            let Err(errno) = sync_dir(dir) else { continue };
+            let here = keys.clone().zip(&mut *answers).filter(|(key, _)| parent(key.as_bytes()) == place);
+            here.filter(|(_, answer)| answer.is_ok())
+                .for_each(|(key, answer)| *answer = Err(fail_write(op, key, errno)));
+        }
+    }
 }
 
 /// Forces the names in a directory to the device.

@@ -18,8 +18,8 @@ use std::{
 
 /// So many files are remembered, the latest …
 const MOST: usize = 1000;
-/// … as long as they take so many bytes: those of 64 GiB.
-const BYTES: u64 = 64 << 20;
+/// … as long as they take so many bytes: those of 64 GiB in the smallest blocks.
+const BYTES: u64 = 256 << 20;
 
 /// The folder; `None` where nothing is remembered.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,8 @@ mod tests {
     fn recipe(version: &[u8], cut: Cut, bytes: &[u8]) -> Recipe {
         let mut cutter = Cutter::new(cut).unwrap();
         cutter.update(bytes);
-        cutter.finish(Some(Version::new(version)))
+        let whole = hash_bytes(&[Algo::Blake3], bytes).get(Algo::Blake3).unwrap().to_vec();
+        cutter.finish(Some(Version::new(version)), whole)
     }
 
     #[test]

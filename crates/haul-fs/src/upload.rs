@@ -3,7 +3,7 @@
 use super::{
     Local,
     content::data_runs,
-    delta,
+    delta::{self, Reused},
     dir::Dir,
     error::{changed, check_file, fail, fail_close, fail_write},
     hidden::{Owner, Suffix},
@@ -13,7 +13,7 @@ use super::{
 use futures::future::{BoxFuture, ready};
 use haul_core::{
     Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Version,
-    delta::{Cut, Recipe, Run},
+    delta::{Recipe, Run},
     plan::Replace,
 };
 use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
@@ -29,7 +29,7 @@ use std::{
     ops::Range,
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -155,8 +155,9 @@ struct Inner {
     place: Place,
     /// Bytes were lost, which is told once: what was written can't be published any more.
     lost: AtomicBool,
-    /// Bytes are those of another file, which was cut so: the whole is to be proved.
-    reused: OnceLock<Cut>,
+    reused: Mutex<Option<Reused>>,
+    /// Bytes of another file are taken by one thread at a time: two would wait for each other at the file, and others find no thread.
+    reuses: tokio::sync::Mutex<()>,
 }
 
 impl Inner {
@@ -167,7 +168,8 @@ impl Inner {
             spec,
             place,
             lost: AtomicBool::new(false),
-            reused: OnceLock::new(),
+            reused: Mutex::default(),
+            reuses: tokio::sync::Mutex::default(),
         }
     }
 
@@ -248,8 +250,9 @@ impl Inner {
 
     /// A file that was built from another is proved; what it holds in pieces.
     fn proved(&self, size: u64) -> Result<Option<Recipe>> {
-        let (Some(whole), Some(cut)) = (self.spec.hashes.get(Algo::Blake3), self.reused.get()) else { return Ok(None) };
-        delta::prove(&self.key, &self.place.file, size, whole, *cut).map(Some)
+        let reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(whole), Some(reused)) = (self.spec.hashes.get(Algo::Blake3), &*reused) else { return Ok(None) };
+        delta::prove(&self.local, (&self.key, &self.place.file), size, whole, reused).map(Some)
     }
 }
 
@@ -321,16 +324,20 @@ impl Upload for FileWrite {
 
     fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
         let (inner, version) = (self.0.clone(), version.clone());
-        Box::pin(disk::bytes().run(OP, move || {
+        Box::pin(async move {
             if inner.spec.hashes.get(Algo::Blake3).is_none() {
                 let why = "without a hash of the whole no file is built from another";
                 return Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&inner.key));
             }
-            let Place { dir, file, temp, .. } = &inner.place;
-            let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
-            let to = delta::Reusing { key: &inner.key, dir, file, size, in_place, cut: &inner.reused };
-            delta::reuse(&to, &version, &runs)
-        }))
+            let _turn = self.0.reuses.lock().await;
+            let reuse = move || {
+                let Place { dir, file, temp, .. } = &inner.place;
+                let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
+                let to = delta::Reusing { key: &inner.key, dir, file, size, in_place, reused: &inner.reused };
+                delta::reuse(&to, &version, &runs)
+            };
+            disk::bytes().run(OP, reuse).await
+        })
     }
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {

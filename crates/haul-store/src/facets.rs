@@ -295,6 +295,9 @@ pub trait Seal: fmt::Debug + Send {
 /// Of a store that tells what a file holds without sending it, and makes a file from another that it has
 /// ([`Upload::reuse`](crate::Upload::reuse)).
 pub trait Deltas: Send + Sync {
+    /// Bytes of the smallest blocks that it cuts a file into.
+    fn smallest_block(&self) -> u32;
+
     /// The pieces of a file.
     ///
     /// Errors: `Changed` when it isn't `version` (if given), or changed while it was read; `Invalid` for a cut that can't be.

@@ -20,6 +20,7 @@ pub mod layers;
 pub mod nameless;
 pub mod pages;
 mod payload;
+pub mod pieces;
 mod relay;
 pub mod statx;
 pub mod still;

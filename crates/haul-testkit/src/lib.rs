@@ -5,6 +5,7 @@
 
 pub mod amount;
 pub mod attributes;
+pub mod azuresim;
 pub mod boxsim;
 pub mod chance;
 pub mod cloudsim;

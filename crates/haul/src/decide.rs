@@ -1,6 +1,6 @@
 //! Deciding about one pair: the pure comparison, and the questions to the stores that it asks for.
 
-use crate::{Cx, hash};
+use crate::{Cx, hash, recipes};
 use haul_core::{
     Algo, Entry, Result,
     compare::{self, HashAnswer, Need, Reason, Rules, Verdict},
@@ -56,7 +56,10 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
                 asked = true;
             }
             Verdict::Ask(Need::Hash) => {
-                answer = hash::compare(cx.known.hashes.as_deref(), (&cx.src, src), (&cx.dst, dst)).await?
+                answer = match recipes::compare(&cx.known.recipes, job, (&cx.src, src), (&cx.dst, dst)).await {
+                    Some(answer) => answer,
+                    None => hash::compare(cx.known.hashes.as_deref(), (&cx.src, src), (&cx.dst, dst)).await?,
+                };
             }
             said => return Ok(said),
         }

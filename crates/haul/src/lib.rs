@@ -27,6 +27,7 @@ pub mod part;
 pub mod pipe;
 mod plan;
 pub mod presence;
+mod recipes;
 mod rename;
 pub mod report;
 mod run;

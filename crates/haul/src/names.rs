@@ -328,6 +328,10 @@ impl Store for Source {
 }
 
 impl Deltas for Source {
+    fn smallest_block(&self) -> u32 {
+        self.inner.deltas().map_or(u32::MAX, Deltas::smallest_block)
+    }
+
     fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
         match self.names.found("read", key).and_then(|key| Ok((key, offered(self.inner.deltas(), "read")?))) {
             Ok((key, inner)) => inner.recipe(&key, version, cut),

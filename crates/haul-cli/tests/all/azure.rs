@@ -5,6 +5,7 @@ use haul_testkit::{
     folder::{self, noise, write},
     front::Front,
     lab::{Lab, until},
+    newer_azure::NewerAzure,
     serve::Server,
     tls::Certificate,
     web_servers::{Make, WebServer},
@@ -46,6 +47,55 @@ fn files_get_another_access_tier() {
     }
     lab.haul(&["check", "--download", "@src", "az:tiers"]).ok();
     assert_ne!(lab.haul(&["settier", "Silly", "az:tiers/a.txt"]).code, 0);
+}
+
+/// Directories that are blobs without content, marked `hdi_isfolder`: on an account that has such of its own, and on one that has them only
+/// because some program wrote them. They are directories, never empty files, and go with what was in them.
+#[test]
+fn blobs_that_stand_for_directories_are_directories() {
+    let Some(server) = WebServer::start(Make::Azurite) else { return };
+    let azure = NewerAzure::hierarchical(server.address);
+    let lab = lab(&server.url());
+    let own = format!("[own]\ntype = azureblob\nuse_emulator = true\nendpoint = {}\n", azure.account());
+    fs::write(lab.config(), fs::read_to_string(lab.config()).expect("config") + &own).expect("config");
+    let src = ["a-b", "a/b/c", "a/b/d/e", "a/x", "m/n/f", "z"];
+    src.iter().for_each(|name| write(&lab.path("src").join(name), name.as_bytes(), TIME));
+    for (remote, container) in [("own", "one"), ("az", "two")] {
+        let at = |path: &str| format!("{remote}:{container}{path}");
+        lab.haul(&["copy", "@src", &format!("own:{container}")]).ok();
+        let list = |path: &str| lab.haul(&["lsf", "-R", &at(path)]).ok().out;
+        assert_eq!(list(""), "a-b\na/\na/b/\na/b/c\na/b/d/\na/b/d/e\na/x\nm/\nm/n/\nm/n/f\nz\n", "{remote}");
+        if lab.has_rclone() {
+            let files = ["lsf", "-R", "--files-only", &at("")];
+            assert_eq!(lab.rclone(&files).ok().lines(), lab.haul(&files).ok().lines());
+        }
+        assert_eq!(lab.haul(&["lsf", "--files-only", &at("")]).ok().out, "a-b\nz\n", "{remote}");
+        let same = lab.haul(&["sync", "-v", "@src", &at("")]).ok();
+        assert!(!same.err.contains("Copied") && !same.err.contains("Deleted"), "{}", same.err);
+        // Nothing goes as long as something is in it.
+        let full = lab.haul(&["rmdir", &at("/a")]);
+        assert!(full.code != 0, "{remote}: {}", full.line);
+        assert!(list("/a").contains("b/d/e"));
+        fs::create_dir_all(lab.path("less")).expect("made");
+        ["a-b", "a/x", "m/n/f", "z"].iter().for_each(|name| write(&lab.path("less").join(name), name.as_bytes(), TIME));
+        lab.haul(&["sync", "@less", &at("")]).ok();
+        assert_eq!(list("/a"), "b/\nb/d/\nx\n", "{remote}: empty ones stay, as with rclone");
+        lab.haul(&["rmdirs", "--leave-root", &at("")]).ok();
+        assert_eq!(list(""), "a-b\na/\na/x\nm/\nm/n/\nm/n/f\nz\n", "{remote}");
+        lab.haul(&["moveto", &at("/a/x"), &at("/a/y")]).ok();
+        lab.haul(&["move", &at("/m"), &at("/moved")]).ok();
+        lab.haul(&["rmdirs", &at("/m")]).ok();
+        assert_eq!(list(""), "a-b\na/\na/y\nmoved/\nmoved/n/\nmoved/n/f\nz\n", "{remote}");
+        lab.haul(&["deletefile", &at("/a/y")]).ok();
+        assert_eq!(list("/a"), "", "{remote}: it is there, and empty");
+        lab.haul(&["rmdir", &at("/a")]).ok();
+        lab.haul(&["purge", &at("/moved")]).ok();
+        // By Azurite itself, which shows each blob.
+        let left = lab.haul(&["lsf", "-R", &format!("az:{container}")]).ok().out;
+        assert_eq!(left, "a-b\nz\n", "{remote}");
+        lab.haul(&["purge", &at("")]).ok();
+        assert!(!lab.haul(&["lsf", "az:"]).ok().out.contains(container), "{remote}");
+    }
 }
 
 #[test]

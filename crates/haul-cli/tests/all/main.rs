@@ -18,6 +18,7 @@ mod crypt;
 mod disks;
 mod docs;
 mod drive;
+mod dropbox;
 mod dvc;
 mod encoding;
 mod events;

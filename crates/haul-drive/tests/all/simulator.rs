@@ -117,12 +117,27 @@ async fn many_folders_share_few_requests_and_none_is_lost() {
     // What Google didn't search is no proof that nothing is there.
     sim.set(|settings| (settings.hole, settings.incomplete) = (None, true));
     assert_eq!(listed(&*store).await, [": Io"]);
-    // Nor is a page that fails: what is missing is named.
+    // Nor are pages that fail: what is missing is named. One that nobody had asked for yet would be asked for again.
     sim.set(|settings| settings.incomplete = false);
-    sim.spoil("list", 3, Fault::Refused(500, "internalError"));
+    (0..40).for_each(|_| sim.spoil("list", 3, Fault::Refused(500, "internalError")));
     let told = listed(&*store).await;
     let failed = told.iter().any(|line| line.ends_with(": Io"));
     assert!(failed && told.len() < keys.len(), "{failed}, {} of {} lines", told.len(), keys.len());
+}
+
+/// Also those of folders whose turn comes later, each with fewer folders than a query takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_queries_are_under_way() {
+    let sim = DriveSim::start(Settings::default());
+    for a in 0..40 {
+        let outer = sim.add_folder(ROOT, &format!("a{a:02}"));
+        (0..25).for_each(|b| drop(sim.add_file(&sim.add_folder(&outer, &format!("b{b:02}")), "f", b"x")));
+    }
+    sim.set(|settings| settings.latency = Duration::from_millis(30));
+    assert_eq!(listed(&*open(&sim, "")).await.len(), 40 + 1000 + 1000 + 1);
+    let (lists, at_once) = (sim.counts()["list"], sim.lists_at_once());
+    assert!(at_once >= 4, "{at_once} at once");
+    assert!(lists <= 30, "{lists} requests for 1041 folders");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

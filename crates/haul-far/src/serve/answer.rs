@@ -20,7 +20,7 @@ use haul_core::{
 };
 use haul_store::{
     Attributed, AttributesBatch, AttributesItem, Body, Cleanup, CopyBatch, CopyItem, Late, ListRequest, Payload, Read,
-    SettleItem, Small, Stored, Watch, WriteSpec, blocks, disk, offered,
+    SettleItem, Small, Stored, Watch, WriteSpec, blocks, disk, offered, pieces,
 };
 use std::{
     ops::Range,
@@ -511,21 +511,18 @@ fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, 
 
 /// What a file holds in pieces, of which nothing is remembered.
 async fn recipe(folder: &Opened, key: &Key, version: Option<&Version>, cut: Cut) -> Result<Recipe> {
-    let mut cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
+    let cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
     let read = folder.store.read(key, version, None).await?;
     let Body::File(file, range) = read.body else {
         let why = "it is no file that can be cut in pieces";
         return Err(Error::new(ErrorKind::Unsupported, "read", why).with_key(key));
     };
-    let cut = disk::run(move || {
-        blocks::read(&file, range, |block| cutter.update(block))?;
-        Ok(cutter)
-    });
-    let cutter = cut.await.map_err(|e| e.with_key(key))?;
-    if folder.store.stat(key).await?.version != read.entry.version {
+    let version = read.entry.version;
+    let recipe = disk::run(move || pieces::cut(&file, range, cutter, version)).await.map_err(|e| e.with_key(key))?;
+    if folder.store.stat(key).await?.version != recipe.version {
         return Err(Error::new(ErrorKind::Changed, "read", "changed while it was read").with_key(key));
     }
-    Ok(cutter.finish(read.entry.version))
+    Ok(recipe)
 }
 
 /// Hashes content where it lies.

@@ -293,6 +293,10 @@ impl Bundles for LinkFiles {
 }
 
 impl Deltas for LinkFiles {
+    fn smallest_block(&self) -> u32 {
+        self.inner.deltas().map_or(u32::MAX, Deltas::smallest_block)
+    }
+
     fn recipe(&self, key: &Key, version: Option<&Version>, cut: Cut) -> BoxFuture<'_, Result<Recipe>> {
         match found("read", key).and_then(|key| Ok((key, offered(self.inner.deltas(), "read")?))) {
             Ok((key, inner)) => inner.recipe(&key, version, cut),

@@ -53,7 +53,7 @@ pub(super) async fn a_file_built_from_the_old_one_is_proved(store: Arc<dyn Store
     let old = content(3, 300_000);
     let mut new = old.clone();
     new.splice(100_000..100_000, content(4, 5_000));
-    let cut = Cut::of(old.len() as u64, new.len() as u64);
+    let cut = Cut::of(old.len() as u64, new.len() as u64, deltas.smallest_block());
     let version = put(&*store, "d/f", &old).await.version.expect("a version");
     put(&*store, "d/new", &new).await;
     let before = deltas.recipe(&key("d/f"), Some(&version), cut).await.expect("told");

@@ -93,6 +93,8 @@ struct State {
     /// Creations that are allowed now, as of then.
     allowed: (f64, Instant),
     uploaded: u64,
+    /// Listings that are being answered, and the most that were at once.
+    listing: (u64, u64),
     several: u64,
     /// What comes now isn't kept as it came.
     garbles: bool,
@@ -118,6 +120,7 @@ impl DriveSim {
             faults: Vec::new(),
             allowed,
             uploaded: 0,
+            listing: (0, 0),
             several: 0,
             garbles: false,
         }));
@@ -192,11 +195,16 @@ impl DriveSim {
         lock(&self.state).uploaded
     }
 
+    /// The most listings that were answered at once.
+    pub fn lists_at_once(&self) -> u64 {
+        lock(&self.state).listing.1
+    }
+
     /// Forgets what was counted.
     pub fn reset_counts(&self) {
         let mut state = lock(&self.state);
         state.counts.clear();
-        (state.throttled, state.uploaded) = (0, 0);
+        (state.throttled, state.uploaded, state.listing) = (0, 0, (0, 0));
     }
 
     fn add(&self, parent: &str, name: &str, mime: &str, change: impl FnOnce(&mut Space, &mut File)) -> String {
@@ -268,6 +276,23 @@ impl DriveSim {
             }
         }
         all.sort();
+        all
+    }
+
+    /// Bytes of the files that a folder holds by their paths, without what is in the trash.
+    pub fn sizes(&self, id: &str) -> BTreeMap<String, u64> {
+        let state = lock(&self.state);
+        let (mut all, mut left) = (BTreeMap::new(), vec![(state.space.real(id).to_owned(), String::new())]);
+        while let Some((id, path)) = left.pop() {
+            for file in state.space.children(&id).filter_map(|id| state.space.files.get(id)) {
+                let path = format!("{path}{}", file.name);
+                match &file.content {
+                    _ if state.space.is_trashed(file) => {}
+                    Some(content) => drop(all.insert(path, content.bytes.len() as u64)),
+                    None => left.push((file.id.clone(), format!("{path}/"))),
+                }
+            }
+        }
         all
     }
 

@@ -122,8 +122,18 @@ pub(super) async fn answer(state: Arc<Mutex<State>>, request: Request<Incoming>)
         body,
     };
     let latency = lock(&state).settings.latency;
+    let lists = asked.kind() == "list";
+    if lists {
+        let mut state = lock(&state);
+        state.listing.0 += 1;
+        state.listing.1 = state.listing.1.max(state.listing.0);
+    }
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
+    }
+    if lists {
+        let mut state = lock(&state);
+        state.listing.0 = state.listing.0.saturating_sub(1);
     }
     lock(&state).meet(&asked).map(Reply::build).ok_or_else(|| io::Error::other("lost by the test"))
 }

@@ -23,7 +23,7 @@ use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How it answers.
@@ -37,11 +37,15 @@ pub struct Settings {
     pub job_checks: usize,
     /// The account is one of a team, which has a space of its own.
     pub team: bool,
+    /// Requests a second that may change a namespace, and so many at once before that counts; the others are told to come back.
+    pub writes: Option<f64>,
+    /// What those are told, in seconds.
+    pub retry_after: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { latency: Duration::ZERO, page: 2000, job_checks: 1, team: false }
+        Settings { latency: Duration::ZERO, page: 2000, job_checks: 1, team: false, writes: None, retry_after: 1 }
     }
 }
 
@@ -77,6 +81,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Changes that are allowed now, as of then.
+    allowed: Option<(f64, Instant)>,
+    throttled: u64,
     /// That of the namespace which the request is in.
     tree: Tree,
     /// That of the others: the team's, or while a request is in that, the person's.
@@ -183,6 +190,18 @@ impl Dropbox {
         self.shared.state().counts.clone()
     }
 
+    /// Requests that were told to come back.
+    pub fn throttled(&self) -> u64 {
+        self.shared.state().throttled
+    }
+
+    /// Forgets what was counted.
+    pub fn reset_counts(&self) {
+        let mut state = self.shared.state();
+        state.counts.clear();
+        (state.throttled, state.sent) = (0, 0);
+    }
+
     /// Bytes of content that were sent to it.
     pub fn sent(&self) -> u64 {
         self.shared.state().sent
@@ -273,6 +292,26 @@ fn answer_json(status: StatusCode, value: &Value) -> io::Result<Response<Body>> 
     Ok(response)
 }
 
+/// It is to be tried again after so many seconds.
+fn throttle(reason: &str, seconds: u64) -> io::Result<Response<Body>> {
+    let error = json!({"reason": {".tag": reason}, "retry_after": seconds});
+    let said = json!({"error_summary": format!("{reason}/.."), "error": error});
+    let mut response = answer_json(StatusCode::TOO_MANY_REQUESTS, &said)?;
+    response.headers_mut().insert("retry-after", seconds.into());
+    Ok(response)
+}
+
+/// Requests that change a namespace, one at a time.
+const CHANGES: [&str; 7] = [
+    "files/upload",
+    "files/upload_session/finish",
+    "files/upload_session/finish_batch_v2",
+    "files/delete_v2",
+    "files/move_v2",
+    "files/copy_v2",
+    "files/create_folder_v2",
+];
+
 /// What came with a request.
 struct Asked {
     name: String,
@@ -334,29 +373,17 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
         return answer(StatusCode::BAD_REQUEST, format!("Error in call to API function \"{name}\""));
     }
     match &fault {
-        Some(Fault::Throttle(reason, seconds)) => {
-            let said = json!({"error_summary": format!("{reason}/.."),
-                "error": {"reason": {".tag": reason}, "retry_after": seconds}});
-            let mut response = answer_json(StatusCode::TOO_MANY_REQUESTS, &said)?;
-            response.headers_mut().insert("retry-after", (*seconds).into());
-            return Ok(response);
-        }
+        Some(Fault::Throttle(reason, seconds)) => return throttle(reason, *seconds),
         Some(Fault::Status(status)) => {
             return answer(StatusCode::from_u16(*status).map_err(io::Error::other)?, String::new());
         }
         Some(Fault::Refuse(summary)) => return refuse(StatusCode::CONFLICT, summary),
         _ => {}
     }
-    let commits = matches!(
-        name,
-        "files/upload"
-            | "files/upload_session/finish"
-            | "files/upload_session/finish_batch_v2"
-            | "files/delete_v2"
-            | "files/move_v2"
-            | "files/copy_v2"
-            | "files/create_folder_v2"
-    );
+    let commits = CHANGES.contains(&name);
+    if commits && shared.state().is_crowded(&shared.settings) {
+        return throttle("too_many_write_operations", shared.settings.retry_after);
+    }
     let alone = match commits {
         true => {
             let alone = shared.commits.lock().await;
@@ -447,6 +474,18 @@ fn content_of(asked: &Asked, facts: &Value, bytes: Bytes) -> io::Result<Response
 }
 
 impl State {
+    /// More changes came than are allowed.
+    fn is_crowded(&mut self, settings: &Settings) -> bool {
+        let Some(rate) = settings.writes else { return false };
+        let now = Instant::now();
+        let (left, at) = self.allowed.unwrap_or((rate, now));
+        let left = (left + now.duration_since(at).as_secs_f64() * rate).min(rate.max(1.0));
+        let crowded = left < 1.0;
+        self.allowed = Some((if crowded { left } else { left - 1.0 }, now));
+        self.throttled += u64::from(crowded);
+        crowded
+    }
+
     /// In the team's namespace.
     fn act_elsewhere(&mut self, settings: &Settings, asked: &Asked, crowded: bool) -> Result<Answered, Refusal> {
         std::mem::swap(&mut self.tree, &mut self.elsewhere);

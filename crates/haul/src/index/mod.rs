@@ -20,13 +20,16 @@ pub(crate) use join::{Candidate, Matcher, Settles, Use};
 pub use remote::{RemoteIndex, Settings, Uses};
 pub(crate) use verify::noted;
 
+use crate::recipes::Recipes;
 use std::sync::Arc;
 
-/// What a job may go by of what earlier runs found out. Nothing, unless a caller says so.
+/// What a job may go by of what earlier runs found out, or it itself. Nothing, unless a caller says so.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// Hashes of files on disk.
     pub hashes: Option<Arc<FileHashes>>,
     /// What is at the destination: how to use its index.
     pub index: Option<Settings>,
+    /// What files hold in pieces, from when they are compared until they are transferred.
+    pub recipes: Recipes,
 }

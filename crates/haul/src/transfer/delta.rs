@@ -7,11 +7,14 @@ use super::{
     read::{Bytes, Source, file_range, store_range},
     unfinished::Target,
 };
-use crate::cx::cancelled;
+use crate::{
+    cx::cancelled,
+    recipes::{self, Pair},
+};
 use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
 use haul_core::{
     Algo, Entry, Hashes, Kind, Result, Version,
-    delta::{Cut, LEAST, Plan, Recipe, Run},
+    delta::{Plan, Recipe, Run},
     plan::Route,
 };
 use haul_store::{Part, Payload, Store};
@@ -20,11 +23,16 @@ use std::{fs::File, sync::Arc};
 /// Bytes of a piece that comes, at most: several are under way at once.
 pub const PIECE: u64 = 1 << 20;
 
-/// Pieces that are under way at once.
-const AT_ONCE: usize = 32;
+/// Pieces that are under way at once: small ones, for the most part. Those of a page each fill a link of 20 MB/s over 50 ms.
+const AT_ONCE: usize = 256;
 
-/// Runs of bytes that are there already, in one request.
+/// Runs of bytes that are there already, in one request …
 const RUNS: usize = 1000;
+/// … or a little more than so many bytes of them, so that one sees how far it is.
+const RUN_BYTES: u64 = 64 << 20;
+
+/// Such requests that are under way at once: the destination copies one after the other.
+const RUNS_AT_ONCE: usize = 8;
 
 /// How a file is built.
 pub struct Delta {
@@ -48,31 +56,24 @@ impl Mover {
     /// How a file is built from what is there; `None` where it is sent whole.
     pub(super) async fn delta(&self, order: &Order, src: &Entry) -> Option<Delta> {
         let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File && !order.kept)?;
-        let version = old.version.as_ref()?;
-        let (from, to) = (self.cx.src.deltas()?, self.cx.dst.deltas()?);
-        let wanted = self.job.write.delta && !self.job.compare.ignore_size && src.kind == Kind::File;
-        // Between disks the bytes go by themselves, and faster than they could be compared.
-        let near = self.cx.src.caps().files && self.cx.dst.caps().files;
-        let resumes = self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to));
-        if !wanted || near || resumes || old.size.min(src.size) < LEAST {
+        if self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to)) {
             return None;
         }
-        let cut = Cut::of(old.size, src.size);
-        let recipes = futures::future::try_join(
-            from.recipe(&src.key, src.version.as_ref(), cut),
-            to.recipe(&order.to, Some(version), cut),
-        );
-        let recipes = tokio::select! {
-            biased;
-            () = self.cx.cancel.cancelled() => return None,
-            recipes = recipes => recipes,
+        let version = old.version.clone()?;
+        let sides = ((&self.cx.src, src), (&self.cx.dst, old));
+        let cut = recipes::cut(&self.job, sides.0, sides.1)?;
+        let told = match self.cx.known.recipes.take(src, old) {
+            Some(pair) => Ok(pair),
+            None => tokio::select! {
+                biased;
+                () = self.cx.cancel.cancelled() => return None,
+                told = recipes::ask(sides.0, sides.1, cut) => told,
+            },
         };
         let in_place = self.writes_in_place(order);
-        let planned = recipes.and_then(|(new, old)| Ok((Plan::of(&old, &new, in_place, PIECE)?, new)));
+        let planned = told.and_then(|Pair { new, old }| Ok((Plan::of(&old, &new, in_place, PIECE)?, new)));
         match planned {
-            Ok((plan, new)) if plan.matched() > 0 && new.size == src.size => {
-                Some(Delta { plan, old: version.clone(), new })
-            }
+            Ok((plan, new)) if plan.matched() > 0 && new.size == src.size => Some(Delta { plan, old: version, new }),
             Ok(_) => None,
             Err(error) => {
                 tracing::debug!(%error, key = %order.to, "goes whole");
@@ -80,6 +81,20 @@ impl Mover {
             }
         }
     }
+}
+
+/// Runs that go with one request each.
+fn requests(runs: &[Run]) -> impl Iterator<Item = &[Run]> {
+    let (mut count, mut bytes) = (0, 0);
+    // Each with its next: one that fills a request is the last of it.
+    runs.chunk_by(move |run, _| {
+        (count, bytes) = (count + 1, bytes + run.size);
+        let goes_on = count < RUNS && bytes < RUN_BYTES;
+        if !goes_on {
+            (count, bytes) = (0, 0);
+        }
+        goes_on
+    })
 }
 
 /// Where bytes come from that have to come.
@@ -99,7 +114,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta,
         Bytes::Stream { .. } => unreachable!("a source is opened for parts"),
     };
     let from = &from;
-    let bring = |(index, offset, size): (u64, u64, u64)| -> BoxFuture<'_, Result<Vec<Part>>> {
+    let bring = |(index, offset, size): (u64, u64, u64)| -> BoxFuture<'_, Result<Part>> {
         Box::pin(async move {
             if !count.allows(size) {
                 return Err(cancelled());
@@ -115,7 +130,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta,
             }
             let part = target.upload.part(index, offset, payload).await?;
             count.add(size);
-            Ok(vec![part])
+            Ok(part)
         })
     };
     let take = |runs: &[Run]| -> BoxFuture<'_, Result<Vec<Part>>> {
@@ -127,9 +142,11 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta,
             Ok(parts)
         })
     };
-    let steps: Vec<_> = plan.runs.chunks(RUNS).map(take).chain(plan.literals.iter().copied().map(bring)).collect();
-    let parts: Vec<Vec<Part>> = stream::iter(steps).buffer_unordered(AT_ONCE).try_collect().await?;
-    let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+    // Both at once: what is there is copied while the rest is on its way.
+    let taken = stream::iter(requests(&plan.runs).map(take)).buffer_unordered(RUNS_AT_ONCE).try_collect::<Vec<_>>();
+    let brought = stream::iter(plan.literals.iter().copied().map(bring)).buffer_unordered(AT_ONCE).try_collect();
+    let (taken, mut parts): (_, Vec<Part>) = futures::future::try_join(taken, brought).await?;
+    parts.extend(taken.into_iter().flatten());
     parts.sort_by_key(|part| part.index);
     let bytes = parts.iter().map(|part| part.size).sum();
     debug_assert_eq!(bytes, new.size);

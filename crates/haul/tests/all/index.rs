@@ -196,7 +196,7 @@ impl Pair {
             cancel: Cancel::default(),
             confirm: None,
             journal: None,
-            known: Known { hashes: None, index: Some(self.settings.clone()) },
+            known: Known { index: Some(self.settings.clone()), ..Known::default() },
         };
         haul::run(job.with(|job| job.verb = verb), cx).await
     }

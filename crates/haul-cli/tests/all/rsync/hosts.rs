@@ -172,11 +172,41 @@ fn only_what_changed_goes_across() {
                 // Behind an insertion nothing is at its place any more.
                 let few = !(whole || how.contains(&"--inplace") && name == "longer");
                 assert_eq!(literal < 200_000, few, "{name} {up} {how:?}: {literal} of {}", new.len());
+                let in_place = few && name == "changed";
+                assert!(!in_place || literal <= 8 << 10, "{up} {how:?}: {literal}, more than the blocks that changed");
             }
         }
     }
     assert_eq!(fs::read_dir(room.lab.path("d")).expect("there").count(), 2, "nothing is left behind");
     assert!(fs::read_dir(room.lab.path("far-state/haul/pieces")).expect("remembered").count() > 0);
+}
+
+#[test]
+fn a_file_of_another_time_is_read_once_to_compare_and_to_build_it() {
+    let Some(room) = Room::new() else { return };
+    let (asked, shell) = (room.lab.path("asked"), room.shell());
+    let path = format!("--rsync-path=tee {} | {HAUL}", asked.display());
+    let (src, dst) = (room.lab.path("src/f"), room.lab.path("dst/f"));
+    let from = room.lab.path("src/f").display().to_string();
+    let run = || {
+        room.lab.haul(&["rsync", "-e", &shell, &path, "-t", &from, &room.far("dst/f")]).ok();
+        let asked = fs::read(&asked).expect("told");
+        // As MessagePack has the names of requests.
+        let count = |name: &[u8]| asked.windows(name.len()).filter(|found| *found == name).count();
+        [&b"\xa6Recipe"[..], b"\xa4Hash", b"\xa5Begin"].map(count)
+    };
+    let old = noise(1, 2 * MIB);
+    let mut new = old.clone();
+    new[MIB] ^= 1;
+    write(&src, &new, TIME);
+    write(&dst, &old, TIME - 1_000_000_000);
+    assert_eq!(run(), [1, 0, 1], "what both hold is told once");
+    assert!(fs::read(&dst).expect("there") == new);
+    write(&src, &new, TIME + 1_000_000_000);
+    let inode = fs::metadata(&dst).expect("there").ino();
+    assert_eq!(run(), [1, 0, 0], "what is the same gets its time alone");
+    let facts = fs::metadata(&dst).expect("there");
+    assert_eq!((facts.ino(), facts.mtime()), (inode, fs::metadata(&src).expect("there").mtime()));
 }
 
 /// What is in a new directory is new: a question about each would be a round trip, one after the other.

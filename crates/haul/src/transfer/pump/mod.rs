@@ -48,9 +48,9 @@ const AT_RISK: u64 = 8;
 /// … and this many bytes in any case, 16 parts, so that a smaller file isn't slowed down for it.
 const RISKED: u64 = 128 << 20;
 
-/// Where parts can't be smaller (a service says that they have 8 MiB, or 64), one byte in so many of the file: a kill costs a third of what
-/// is under way, as measured, so that three cost 5 % …
-const COARSE: u64 = 20;
+/// Where parts can't be smaller (a service says that they have 8 MiB, or 64), one byte in so many of the file: a kill costs up to two
+/// thirds of what is under way, as measured where answers take longer than bytes, so that three cost 5 % …
+const COARSE: u64 = 40;
 /// … and so many parts in any case.
 const FEW: u64 = 4;
 

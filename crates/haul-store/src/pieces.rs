@@ -1,0 +1,59 @@
+//! What a file holds in pieces: one thread reads it and hashes the whole, another cuts it. Blocks the thread: see [`crate::disk`].
+
+use crate::blocks;
+use haul_core::{
+    Algo, Hasher, Hashes, Result, Version,
+    delta::{Cutter, Recipe},
+};
+use std::{
+    fs::File,
+    ops::Range,
+    sync::mpsc::{channel, sync_channel},
+    thread,
+};
+
+/// Blocks that were read and wait to be cut.
+const AHEAD: usize = 4;
+
+/// Smaller files aren't worth a second thread, in bytes.
+const LARGE: u64 = 2 << 20;
+
+/// Cuts a range of a file, which `version` names.
+///
+/// Errors: those of [`blocks::read`].
+pub fn cut(file: &File, range: Range<u64>, mut cutter: Cutter, version: Option<Version>) -> Result<Recipe> {
+    let mut whole = Hasher::new(&[Algo::Blake3]);
+    let hashes = if range.end - range.start < LARGE {
+        blocks::read(file, range, |block| {
+            whole.update(block);
+            cutter.update(block);
+        })?;
+        whole.finish()
+    } else {
+        side_by_side(file, range, whole, &mut cutter)?
+    };
+    Ok(cutter.finish(version, hashes.get(Algo::Blake3).unwrap_or_default().to_vec()))
+}
+
+fn side_by_side(file: &File, range: Range<u64>, mut whole: Hasher, cutter: &mut Cutter) -> Result<Hashes> {
+    let (full, blocks) = sync_channel::<Vec<u8>>(AHEAD);
+    let (empty, empties) = channel::<Vec<u8>>();
+    thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            blocks::read(file, range, |block| {
+                whole.update(block);
+                let mut copy = empties.try_recv().unwrap_or_default();
+                copy.clear();
+                copy.extend_from_slice(block);
+                // Who cuts is there until the end.
+                let _ = full.send(copy);
+            })?;
+            Ok(whole.finish())
+        });
+        for block in blocks {
+            cutter.update(&block);
+            let _ = empty.send(block);
+        }
+        reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

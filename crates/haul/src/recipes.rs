@@ -1,0 +1,112 @@
+//! What two files hold in pieces, as it was told when they were compared, for who builds one from the other: neither has to be read twice.
+
+use haul_core::{
+    Algo, Entry, Key, Kind, Result,
+    compare::HashAnswer,
+    delta::{Cut, LEAST, Recipe},
+    job::{CompareBy, Job},
+};
+use haul_store::{Store, offered};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Bytes of recipes that are kept at most; what is compared beyond that is told again.
+const MOST: usize = 32 << 20;
+
+/// A file and the one that it replaces, in pieces.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub new: Recipe,
+    pub old: Recipe,
+}
+
+/// Recipes that were told, by the keys at the destination. Clones share them.
+#[derive(Clone, Default)]
+pub struct Recipes(Arc<Mutex<Told>>);
+
+#[derive(Default)]
+struct Told {
+    pairs: HashMap<Key, Pair>,
+    bytes: usize,
+}
+
+impl fmt::Debug for Recipes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recipes({})", self.told().pairs.len())
+    }
+}
+
+impl Pair {
+    fn bytes(&self) -> usize {
+        self.new.bytes() + self.old.bytes()
+    }
+}
+
+impl Recipes {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, key: &Key, pair: Pair) {
+        let mut told = self.told();
+        if told.bytes + pair.bytes() <= MOST && !told.pairs.contains_key(key) {
+            told.bytes += pair.bytes();
+            told.pairs.insert(key.clone(), pair);
+        }
+    }
+
+    /// What was told of these two, once.
+    pub(crate) fn take(&self, src: &Entry, dst: &Entry) -> Option<Pair> {
+        let mut told = self.told();
+        let pair = told.pairs.remove(&dst.key)?;
+        told.bytes -= pair.bytes();
+        (pair.new.version == src.version && pair.old.version == dst.version).then_some(pair)
+    }
+}
+
+/// A store, and a file that it has.
+type Side<'a> = (&'a Arc<dyn Store>, &'a Entry);
+
+/// How a file and the one that it replaces are cut; `None` where it is sent whole.
+pub(crate) fn cut(job: &Job, (from, src): Side<'_>, (to, dst): Side<'_>) -> Option<Cut> {
+    let wanted = job.write.delta && !job.compare.ignore_size && [src, dst].iter().all(|entry| entry.kind == Kind::File);
+    // Between disks the bytes go by themselves, and faster than they could be compared.
+    let near = from.caps().files && to.caps().files;
+    if !wanted || near || dst.size.min(src.size) < LEAST || dst.version.is_none() {
+        return None;
+    }
+    let smallest = from.deltas()?.smallest_block().max(to.deltas()?.smallest_block());
+    Some(Cut::of(dst.size, src.size, smallest))
+}
+
+/// Has both ends tell what they hold.
+///
+/// Errors: the stores'; `Unsupported` where one doesn't tell; as [`Recipe::check`].
+pub(crate) async fn ask((from, src): Side<'_>, (to, dst): Side<'_>, cut: Cut) -> Result<Pair> {
+    let told = async |(store, entry): Side<'_>| {
+        let deltas = offered(store.deltas(), "read")?;
+        let recipe = deltas.recipe(&entry.key, entry.version.as_ref(), cut).await?;
+        recipe.check().map(|()| recipe)
+    };
+    let (new, old) = futures::future::try_join(told((from, src)), told((to, dst))).await?;
+    Ok(Pair { new, old })
+}
+
+/// Compares what two files of one size hold, where one would be built from the other. `None` where that has to be found out otherwise.
+/// Not where most files are the same, whatever their times: a hash of the whole is less to tell.
+pub(crate) async fn compare(recipes: &Recipes, job: &Job, src: Side<'_>, dst: Side<'_>) -> Option<HashAnswer> {
+    if job.dry_run || job.compare.by != CompareBy::SizeAndTime {
+        return None;
+    }
+    let key = &dst.1.key;
+    let told = ask(src, dst, cut(job, src, dst)?).await;
+    let pair = told.inspect_err(|error| tracing::debug!(%error, %key, "compared by hash")).ok()?;
+    let same = pair.new.whole == pair.old.whole && pair.new.size == pair.old.size;
+    if !same {
+        recipes.keep(key, pair);
+    }
+    Some(HashAnswer::Known(Algo::Blake3, same))
+}
