@@ -7,6 +7,9 @@ use haul_core::{Entry, Error, Key};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// A run is paused with so many large files left to its caller, who can let nobody begin them before it ends.
+const MOST_LARGE: usize = 256;
+
 /// How far a run came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reached {
@@ -85,11 +88,31 @@ impl Reins {
 
     /// Leaves a file to the caller.
     pub(crate) fn leave(&self, file: Large) {
-        self.large().push(file);
+        let mut large = self.large();
+        large.push(file);
+        if large.len() >= MOST_LARGE {
+            self.pause.cancel();
+        }
     }
 
     /// What was left to the caller.
     pub(crate) fn take_large(&self) -> Vec<Large> {
         std::mem::take(&mut *self.large())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_met_many_large_files_is_paused() {
+        let reins = Reins::default();
+        let leave = |n: usize| {
+            reins.leave(Large { src: Entry::file(Key::new(n.to_string()), 1), replaced: None });
+            reins.pause.is_cancelled()
+        };
+        assert!((1..MOST_LARGE).all(|n| !leave(n)) && leave(MOST_LARGE));
+        assert_eq!(reins.take_large().len(), MOST_LARGE);
     }
 }

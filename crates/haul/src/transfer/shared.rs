@@ -18,6 +18,7 @@ use haul_core::{
 use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, offered};
 use serde::{Deserialize, Serialize};
 use std::{
+    num::NonZero,
     ops::Range,
     sync::{
         Arc,
@@ -41,7 +42,7 @@ pub struct SharedFile {
     /// Finds the write.
     token: Vec<u8>,
     /// Bytes of each part but the last.
-    part_size: u64,
+    part_size: NonZero<u64>,
 }
 
 impl SharedFile {
@@ -57,17 +58,17 @@ impl SharedFile {
 
     /// How many parts it goes in.
     pub fn parts(&self) -> u64 {
-        self.src.size.div_ceil(self.part_size)
+        self.src.size.div_ceil(self.part_size())
     }
 
     /// Bytes of each part but the last.
     pub fn part_size(&self) -> u64 {
-        self.part_size
+        self.part_size.get()
     }
 
     /// Bytes of a part.
     fn len(&self, part: u64) -> u64 {
-        self.src.size.saturating_sub(part * self.part_size).min(self.part_size)
+        self.src.size.saturating_sub(part.saturating_mul(self.part_size())).min(self.part_size())
     }
 }
 
@@ -118,9 +119,13 @@ impl Sharing {
             }
             let replaced = large.replaced.clone();
             let begun = async {
-                let part_size = upload.part_size().await?.unwrap_or(part_size);
-                let Some(token) = upload.token().await? else { return Ok(None) };
+                let part_size = NonZero::new(upload.part_size().await?.unwrap_or(part_size));
+                let (Some(part_size), Some(token)) = (part_size, upload.token().await?) else { return Ok(None) };
                 let file = SharedFile { src, replaced, token, part_size };
+                // A file that nobody may read is found out by one process, not by all.
+                if mover.cx.src.caps().files {
+                    self.source(&file).await?;
+                }
                 match self.write(&file).await {
                     Ok(_) => Ok(Some(file)),
                     // A server that can't find writes again.
@@ -143,38 +148,49 @@ impl Sharing {
         src.version.is_some() && !hashed_first && pump::is_proved_by_ranges(&self.mover, src)
     }
 
-    /// Sends a range of parts, for as long as `fence` lets them.
+    /// Sends a range of parts, for as long as `fence` lets them. Sinks hear of one that fails as stopped: whether anybody tries it
+    /// again is for the caller to know.
     ///
-    /// Errors: `Changed` when the source isn't what it was as the write was begun; `NotFound` when the write is gone; the fence's;
-    /// else the last try's.
+    /// Errors: `Changed` when the source isn't what it was as the write was begun; `NotFound` when the write is gone; `Invalid` when
+    /// the file has no such parts; the fence's; else the last try's.
     pub fn send<'a>(&'a self, file: &'a SharedFile, parts: Range<u64>, fence: Fence) -> BoxFuture<'a, Result<Brought>> {
-        static STEP: AtomicU64 = AtomicU64::new(FIRST_STEP);
         Box::pin(async move {
-            let (mover, step) = (&self.mover, STEP.fetch_add(1, Ordering::Relaxed));
-            let (key, size) = (file.key().clone(), parts.clone().map(|part| file.len(part)).sum());
-            mover.cx.sink.emit(&Event::Begun { step, key, size, route: Route::Parts { size: file.part_size } });
-            let mut attempt = 0;
-            loop {
-                let count = Count::new(mover, step);
-                let error = match self.attempt(file, parts.clone(), &fence, &count).await {
-                    Ok(brought) => {
-                        count.arrived(size);
-                        mover.cx.sink.emit(&Event::RangeDone { step });
-                        return Ok(brought);
-                    }
-                    Err(error) => error,
-                };
-                count.take_back();
-                let tries = attempt < mover.job.pace.file_retries && !mover.cx.cancel.is_cancelled();
-                if !tries || !may_be_mended(&error) {
-                    let error = error.with_key(file.key());
-                    mover.cx.sink.emit(&Event::Failed { step, error: Arc::new(error.to_report()) });
-                    return Err(error);
-                }
-                attempt += 1;
-                mover.wait_before_retry(step, error, attempt).await?;
+            if parts.is_empty() || parts.end > file.parts() {
+                let message = format!("a file of {} parts has no parts {parts:?}", file.parts());
+                return Err(Error::new(ErrorKind::Invalid, "write", message).with_key(file.key()));
             }
+            let (sink, step) = (&self.mover.cx.sink, next_step());
+            let (key, size) = (file.key().clone(), parts.clone().map(|part| file.len(part)).sum());
+            sink.emit(&Event::Begun { step, key, size, route: Route::Parts { size: file.part_size() } });
+            let sent = self.send_range(file, parts, fence, step).await.map_err(|e| e.with_key(file.key()));
+            sink.emit(&match &sent {
+                Ok(_) => Event::RangeDone { step },
+                Err(_) => Event::Failed { step, error: Arc::new(cancelled().with_key(file.key())) },
+            });
+            sent
         })
+    }
+
+    /// Tries it until it is done or can't be mended.
+    async fn send_range(&self, file: &SharedFile, parts: Range<u64>, fence: Fence, step: StepId) -> Result<Brought> {
+        let (mover, mut attempt) = (&self.mover, 0);
+        loop {
+            let count = Count::new(mover, step);
+            let error = match self.attempt(file, parts.clone(), &fence, &count).await {
+                Ok(brought) => {
+                    count.arrived(parts.map(|part| file.len(part)).sum());
+                    return Ok(brought);
+                }
+                Err(error) => error,
+            };
+            count.take_back();
+            let tries = attempt < mover.job.pace.file_retries && !mover.cx.cancel.is_cancelled();
+            if !tries || !may_be_mended(&error) {
+                return Err(error);
+            }
+            attempt += 1;
+            mover.wait_before_retry(step, error, attempt).await?;
+        }
     }
 
     async fn attempt(&self, file: &SharedFile, parts: Range<u64>, fence: &Fence, count: &Count<'_>) -> Result<Brought> {
@@ -186,7 +202,7 @@ impl Sharing {
             found = async { Ok::<_, Error>((self.source(file).await?, self.write(file).await?)) } => found?,
         };
         let upload = Box::new(Fenced { upload, fence: fence.clone() });
-        let target = Target { only: Some(parts.clone()), ..Target::new(upload, file.part_size) };
+        let target = Target { only: Some(parts.clone()), ..Target::new(upload, file.part_size()) };
         let claim = mover.budget.claim(parts.end - parts.start, None);
         let pumped = tokio::select! {
             biased;
@@ -238,52 +254,53 @@ impl Sharing {
     /// Makes the whole visible, once all its ranges are there; `brought` is what came of each, in any order. That another process
     /// has done so is success: of a publish that may have been done the destination is asked.
     ///
-    /// Errors: those of [`Sharing::send`]; `Corrupt` when the whole isn't what the source says it has; those of the publish. Nothing
-    /// new is visible then, and the write is still there: see [`Sharing::discard`].
+    /// Errors: those of [`Sharing::send`]; `Corrupt` when the whole isn't what the source says it has, or a range came without its
+    /// hashes; those of the publish. The write may still be there: see [`Sharing::discard`].
     pub fn finish<'a>(&'a self, file: &'a SharedFile, brought: Vec<Brought>) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move {
-            let finished = self.finish_whole(file, brought).await.map_err(|e| e.with_key(file.key()));
-            if let Err(error) = &finished {
-                let error = Arc::new(error.to_report());
-                self.mover.cx.sink.emit(&Event::Failed { step: FIRST_STEP, error });
-            }
-            finished
-        })
+        Box::pin(async move { self.finish_whole(file, brought).await.map_err(|e| e.with_key(file.key())) })
     }
 
     async fn finish_whole(&self, file: &SharedFile, mut brought: Vec<Brought>) -> Result<u64> {
         let mover = &self.mover;
         brought.sort_by_key(|range| range.parts.first().map(|part| part.index));
-        let hashes = whole(&brought);
+        let hashes = whole(&brought, &pump::algos_of_ranges(mover, &file.src))?;
         let parts: Vec<Part> = brought.into_iter().flat_map(|range| range.parts).collect();
         check(file, 0..file.parts(), &parts)?;
         mover.check_moved(&file.src, file.size(), &hashes)?;
+        // What was published before may have had its source replaced since.
         if let Err(error) = self.source_now(file).await {
-            // What was published before may have had its source replaced since.
-            return if self.has_landed(file, &hashes).await { Ok(self.arrived(file, None)) } else { Err(error) };
+            return self.landed_before(file, &hashes, error).await;
         }
         let mut upload = match self.write(file).await {
             Ok(upload) => upload,
-            Err(_) if self.has_landed(file, &hashes).await => return Ok(self.arrived(file, None)),
-            Err(error) => return Err(error),
+            Err(error) => return self.landed_before(file, &hashes, error).await,
         };
-        let mut tries = 0;
+        let mut attempt = 0;
         loop {
+            attempt += 1;
             let late = Late { hashes: hashes.clone(), ..Late::default() };
             let Unpublished { error, upload: again } = match upload.publish(parts.clone(), late).await {
                 Ok(stored) => return self.published(file, &hashes, stored).await,
                 Err(failed) => failed,
             };
-            if self.has_landed(file, &hashes).await {
-                return Ok(self.arrived(file, None));
-            }
-            tries += 1;
-            if tries == TRIES || !may_be_mended(&error) || mover.cx.cancel.is_cancelled() {
+            let error = match self.landed_before(file, &hashes, error).await {
+                Err(error) => error,
+                landed => return landed,
+            };
+            // The parts are what they are: a whole that is wrong stays wrong.
+            let may_pass = error.kind() != ErrorKind::Corrupt && may_be_mended(&error);
+            if attempt == TRIES || !may_pass || mover.cx.cancel.is_cancelled() {
                 return Err(error);
             }
-            mover.wait_before_retry(FIRST_STEP, error, tries).await?;
+            mover.wait_before_retry(FIRST_STEP, error, attempt).await?;
             upload = again;
         }
+    }
+
+    /// Success if the file is there in spite of this error.
+    async fn landed_before(&self, file: &SharedFile, hashes: &Hashes, error: Error) -> Result<u64> {
+        let landed = may_be_done(&error) && self.has_landed(file, hashes).await;
+        if landed { Ok(self.arrived(file, None)) } else { Err(error) }
     }
 
     async fn published(&self, file: &SharedFile, hashes: &Hashes, stored: Stored) -> Result<u64> {
@@ -302,21 +319,33 @@ impl Sharing {
         size
     }
 
-    /// True when the destination has the file already: another process finished it, or this one did and the answer was lost.
+    /// True when the destination has the file already: another process finished it, or this one did and the answer was lost. A hash
+    /// must prove it. Disks have none: what shows there by its name is whole, so a time tells, unless what was replaced had the same.
     async fn has_landed(&self, file: &SharedFile, hashes: &Hashes) -> bool {
-        let Ok(there) = self.mover.cx.dst.stat(file.key()).await else { return false };
-        let older = file.replaced.as_ref().is_some_and(|old| old.version == there.version);
+        let dst = &self.mover.cx.dst;
+        let Ok(there) = dst.stat(file.key()).await else { return false };
+        let (replaced, files) = (file.replaced.as_ref(), dst.caps().files);
+        if there.size != file.size() || replaced.is_some_and(|old| old.version.is_none() || is_same(old, &there, files))
+        {
+            return false;
+        }
         let time = self.mover.set_time(&file.src).or(file.src.mtime);
-        let precision = self.mover.cx.dst.caps().mtime.map(|precision| precision.as_nanos() as i128);
-        let same_time = time
-            .zip(there.mtime)
-            .zip(precision)
-            .is_some_and(|((ours, theirs), precision)| (ours.0 - theirs.0).abs() <= precision);
-        let same = match hashes.agree(&there.hashes) {
-            Some((_, same)) => same && (same_time || precision.is_none()),
-            None => same_time,
+        let precision = dst.caps().mtime.map(|precision| precision.as_nanos() as i128);
+        let same_time = |entry: &Entry| {
+            let both = time.zip(entry.mtime).zip(precision);
+            both.is_some_and(|((ours, theirs), precision)| (ours.0 - theirs.0).abs() <= precision)
         };
-        !older && there.size == file.size() && same
+        let mut ours = hashes.clone();
+        if !self.mover.job.write.ignore_checksum {
+            ours.merge(&file.src.hashes);
+        }
+        match ours.agree(&there.hashes) {
+            Some((_, same)) => same && (same_time(&there) || precision.is_none()),
+            None => {
+                let was_so = replaced.is_some_and(|old| old.size == file.size() && same_time(old));
+                files && same_time(&there) && !was_so
+            }
+        }
     }
 
     /// Removes what was sent of a file that is not to be finished. That it is gone already is success.
@@ -391,6 +420,19 @@ fn order(file: &SharedFile) -> Order {
     Order::new(FIRST_STEP, file.src.clone(), file.src.key.clone(), file.replaced.clone())
 }
 
+/// The number of a range that is sent. Those of a write that is begun and of a file that is finished are [`FIRST_STEP`].
+fn next_step() -> StepId {
+    static STEP: AtomicU64 = AtomicU64::new(FIRST_STEP + 1);
+    STEP.fetch_add(1, Ordering::Relaxed)
+}
+
+/// True for an error that a publish which was done can leave behind. Others say that what is visible is wrong or unproved, or that
+/// nothing is.
+fn may_be_done(error: &Error) -> bool {
+    use ErrorKind::{Busy, Changed, Exists, Io, NotFound, Timeout, Unreachable};
+    matches!(error.kind(), NotFound | Exists | Changed | Io | Timeout | Busy | Unreachable)
+}
+
 /// True where another try can help. What changed is no file of this job any more.
 fn may_be_mended(error: &Error) -> bool {
     match error.kind() {
@@ -418,17 +460,18 @@ fn check(file: &SharedFile, range: Range<u64>, parts: &[Part]) -> Result<()> {
 }
 
 /// Hashes of the whole from those of its ranges, in order.
-fn whole(brought: &[Brought]) -> Hashes {
-    let Some(first) = brought.first() else { return Hashes::default() };
+///
+/// Errors: `Corrupt` when a range came without one of these.
+fn whole(brought: &[Brought], algos: &[Algo]) -> Result<Hashes> {
+    let len = |range: &Brought| range.parts.iter().map(|part| part.size).sum();
     let mut all = Hashes::default();
-    for (algo, _) in first.hashes.iter() {
-        let len = |range: &Brought| range.parts.iter().map(|part| part.size).sum();
-        let pieces = brought.iter().map(|range| (range.hashes.get(algo), len(range)));
-        if let Some(value) = hash::combine(algo, pieces) {
-            all.set(algo, value);
-        }
+    for algo in algos {
+        let pieces = brought.iter().map(|range| (range.hashes.get(*algo), len(range)));
+        let missing =
+            || Error::new(ErrorKind::Corrupt, "write", format!("a range of the file came without its {algo}"));
+        all.set(*algo, hash::combine(*algo, pieces).ok_or_else(missing)?);
     }
-    all
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -438,7 +481,7 @@ mod tests {
 
     fn file() -> SharedFile {
         let src = Entry { version: Some(Version::new("v")), ..Entry::file(Key::new("large"), 25) };
-        SharedFile { src, replaced: None, token: Vec::new(), part_size: 10 }
+        SharedFile { src, replaced: None, token: Vec::new(), part_size: NonZero::new(10).unwrap() }
     }
 
     #[test]
@@ -459,8 +502,10 @@ mod tests {
             parts: vec![Part { index: 0, size: (to - from) as u64, tag: Vec::new() }],
             hashes: hash_bytes(&algos, &bytes[from..to]),
         };
-        let (ours, all) = (whole(&[range(0, 10), range(10, 20), range(20, 25)]), hash_bytes(&algos, &bytes));
-        assert!(algos.iter().all(|algo| ours.get(*algo).is_some() && ours.get(*algo) == all.get(*algo)));
+        let mut ranges = [range(0, 10), range(10, 20), range(20, 25)];
+        assert_eq!(whole(&ranges, &algos).unwrap(), hash_bytes(&algos, &bytes));
+        ranges[1].hashes = hash_bytes(&algos[..1], &bytes[10..20]);
+        assert_eq!(whole(&ranges, &algos).unwrap_err().kind(), ErrorKind::Corrupt, "one of a range is missing");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use haul::{
     shared::{Brought, Fence, SharedFile, Sharing},
 };
 use haul_core::{
-    Algo, Error, ErrorKind, Key, Mtime, Retry,
+    Algo, Entry, Error, ErrorKind, Key, Mtime, Retry, Version,
     event::NoSink,
     filter::Filter,
     job::{Job, Verb},
@@ -22,8 +22,13 @@ use std::sync::Arc;
 const PART: usize = 1 << 20;
 
 fn memory() -> Arc<dyn Store> {
+    memory_with(vec![Algo::Crc64Nvme], false)
+}
+
+/// A store that has these hashes of its files; it may say that it is a disk.
+fn memory_with(hashes: Vec<Algo>, files: bool) -> Arc<dyn Store> {
     Arc::new(MemStore::new().with_caps(|caps| {
-        (caps.domain, caps.hashes_listed, caps.hashes_stored) = (None, vec![], vec![Algo::Crc64Nvme]);
+        (caps.domain, caps.hashes_listed, caps.hashes_stored, caps.files) = (None, vec![], hashes, files);
         caps.parts = Some(PartLimits { preferred: PART as u64, ..PartLimits::FILE });
     }))
 }
@@ -72,9 +77,15 @@ fn open() -> Fence {
 
 /// A file that is begun, and two processes for it.
 async fn begun(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> (SharedFile, [Sharing; 2]) {
+    let replaced = dst.stat(&large()).await.ok();
+    begun_over(src, dst, replaced).await
+}
+
+/// The same where this was seen at the destination.
+async fn begun_over(src: &Arc<dyn Store>, dst: &Arc<dyn Store>, replaced: Option<Entry>) -> (SharedFile, [Sharing; 2]) {
     put(src, 1).await;
     let two = [sharing(src, dst), sharing(src, dst)];
-    let wanted = Large { src: src.stat(&large()).await.unwrap(), replaced: dst.stat(&large()).await.ok() };
+    let wanted = Large { src: src.stat(&large()).await.unwrap(), replaced };
     let file = two[0].begin(&wanted).await.unwrap().expect("it can be split");
     assert_eq!((file.parts(), file.key(), file.size()), (4, &large(), 3 * PART as u64 + 5));
     (file, two)
@@ -135,6 +146,74 @@ async fn what_was_there_before_is_not_taken_for_what_was_lost() {
     two[1].discard(&file).await.unwrap();
     assert_eq!(kind(two[0].finish(&file, ranges).await), Some(ErrorKind::NotFound));
     assert!(get(&dst).await == content(7), "of the same size and time, and another file");
+}
+
+#[tokio::test]
+async fn a_publish_that_the_store_calls_wrong_is_never_done() {
+    // What is visible then is wrong or unproved, whatever its size and time.
+    for (wrong, retry) in [
+        (ErrorKind::Corrupt, Retry::Backoff),
+        (ErrorKind::Unsupported, Retry::Never),
+        (ErrorKind::Denied, Retry::Never),
+    ] {
+        let faulty = Faulty::new(memory()).on(Op::Publish, 1, Fault::LoseAnswer(wrong, retry));
+        let (src, dst): (_, Arc<dyn Store>) = (memory(), Arc::new(faulty.clone()));
+        let (file, two) = begun(&src, &dst).await;
+        let ranges = sent(&file, &two).await;
+        assert_eq!((kind(two[0].finish(&file, ranges).await), faulty.calls(Op::Publish)), (Some(wrong), 1));
+    }
+}
+
+#[tokio::test]
+async fn only_a_hash_proves_that_a_lost_publish_was_done() {
+    let lost = Fault::LoseAnswer(ErrorKind::NotFound, Retry::Never);
+    for (hashes, done) in [
+        (vec![Algo::Crc64Nvme], None),
+        (vec![Algo::Crc32c], None),
+        (vec![], Some(ErrorKind::NotFound)),
+        (vec![Algo::Md5], Some(ErrorKind::NotFound)),
+    ] {
+        let faulty = Faulty::new(memory_with(hashes.clone(), false)).on(Op::Publish, 1, lost.clone());
+        let (src, dst): (_, Arc<dyn Store>) = (memory(), Arc::new(faulty));
+        let (file, two) = begun(&src, &dst).await;
+        let ranges = sent(&file, &two).await;
+        let finished = two[0].finish(&file, ranges).await;
+        assert_eq!(finished.as_ref().err().map(Error::kind), done, "{hashes:?} {finished:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_disk_shows_by_its_name_is_whole_elsewhere_a_time_proves_nothing() {
+    for (files, done) in [(true, None), (false, Some(ErrorKind::NotFound))] {
+        let (src, dst) = (memory(), memory_with(vec![], files));
+        let (file, two) = begun(&src, &dst).await;
+        let ranges = sent(&file, &two).await;
+        two[1].discard(&file).await.unwrap();
+        put(&dst, 1).await;
+        assert_eq!(kind(two[0].finish(&file, ranges).await), done, "{files}");
+    }
+}
+
+#[tokio::test]
+async fn an_old_file_of_the_same_size_and_time_is_no_new_one_on_a_disk() {
+    let (src, dst) = (memory(), memory_with(vec![], true));
+    put(&dst, 7).await;
+    // Its mode was changed since, or the machine that looked numbers the disk differently.
+    let seen = Entry { version: Some(Version::new("as it was seen")), ..dst.stat(&large()).await.unwrap() };
+    let (file, two) = begun_over(&src, &dst, Some(seen)).await;
+    let ranges = sent(&file, &two).await;
+    two[1].discard(&file).await.unwrap();
+    assert_eq!(kind(two[0].finish(&file, ranges).await), Some(ErrorKind::NotFound));
+    assert!(get(&dst).await == content(7));
+}
+
+#[tokio::test]
+async fn a_file_has_no_other_parts_than_its_own() {
+    let (src, dst) = (memory(), memory());
+    let (file, two) = begun(&src, &dst).await;
+    for parts in [0..5, 4..4, 3..2, 7..u64::MAX] {
+        assert_eq!(kind(two[0].send(&file, parts, open()).await), Some(ErrorKind::Invalid));
+    }
 }
 
 #[tokio::test]

@@ -275,10 +275,10 @@ struct Known {
 /// Where an end is a file (`file`: the source), the bytes are in there. What comes as one stream passes in order anyway, and
 /// what is small is still in the processor's cache as it passes.
 async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: bool, target: &Target) -> Known {
-    let algos = algos(mover, facts);
     if target.only.is_some() {
-        return Known { again: Again::Never, digest: Digest::new(of_ranges(algos)), unproved: None };
+        return Known { again: Again::Never, digest: Digest::new(algos_of_ranges(mover, facts)), unproved: None };
     }
+    let algos = algos(mover, facts);
     let budget = mover.budget.clone();
     let known = |again, algos| {
         let digest = Digest::new(algos);
@@ -336,12 +336,15 @@ pub fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
     algos
 }
 
-/// Those of which the hash of the whole follows from those of its ranges, and one such in any case.
-fn of_ranges(mut algos: Vec<Algo>) -> Vec<Algo> {
+/// Which hashes to compute of each range of a file: those of which the hash of the whole follows from its ranges'. Beside what
+/// [`algos`] says, one that the destination has of the whole, to tell later whether it is there.
+pub fn algos_of_ranges(mover: &Mover, facts: &Entry) -> Vec<Algo> {
+    let mut algos = algos(mover, facts);
+    algos.push(Algo::Crc64Nvme);
+    algos.extend(mover.cx.dst.caps().hashes_stored.iter().copied().find(|algo| hash::combines(*algo)));
     algos.retain(|algo| hash::combines(*algo));
-    if !algos.contains(&Algo::Crc64Nvme) {
-        algos.push(Algo::Crc64Nvme);
-    }
+    algos.sort_unstable();
+    algos.dedup();
     algos
 }
 
