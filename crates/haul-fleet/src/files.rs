@@ -14,7 +14,8 @@ use haul::{
     shared::{Brought, Fence, SharedFile, Sharing},
 };
 use haul_core::{
-    Error, ErrorKind, Result, Retry,
+    Error, ErrorKind, Key, Result, Retry,
+    event::Event,
     job::{Job, Verb},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -65,9 +66,12 @@ fn ranges(file: &SharedFile, about: &str, split_from: u64) -> Vec<FileShard> {
     (0..parts).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(shard).collect()
 }
 
-/// Values of our own, without anything that JSON can't hold.
-fn text(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+/// What isn't text to us alone.
+///
+/// Errors: `Invalid` when JSON can't hold it.
+fn text(value: &impl Serialize) -> Result<String> {
+    let cannot = |e| Error::new(ErrorKind::Invalid, "write", format!("a large file can't be written down: {e}"));
+    serde_json::to_string(value).map_err(cannot)
 }
 
 fn value<T: DeserializeOwned>(text: &str) -> Result<T> {
@@ -95,9 +99,16 @@ pub async fn discard_writes(sharing: &Sharing, records: &BTreeMap<ShardId, Recor
 }
 
 impl Crew {
-    /// The shard of a large file that was met.
-    pub fn shard_of(large: &Large) -> FileShard {
-        FileShard { key: large.src.key.clone(), about: text(large), stage: Stage::New }
+    /// The shards of large files that were met; `outcome` takes in which can't be.
+    pub fn shards_of(&self, all: &[Large], outcome: &mut Outcome) -> Vec<FileShard> {
+        let shard = |large: &Large| match text(large) {
+            Ok(about) => Some(FileShard { key: large.src.key.clone(), about, stage: Stage::New }),
+            Err(error) => {
+                *outcome += self.failed(&error.with_key(&large.src.key));
+                None
+            }
+        };
+        all.iter().filter_map(shard).collect()
     }
 
     /// Works at a large file, or at a range of one, until that is done, given back or lost.
@@ -131,7 +142,11 @@ impl Crew {
                 self.write(&back()).await?;
                 Err(error)
             }
-            Err(Left::Failed(error)) => self.is_done(&lease, self.failed(&error)).await,
+            Err(Left::Failed(error)) => {
+                let error = error.with_key(&file.key);
+                self.tell(&error);
+                self.is_done(&lease, self.failed(&error)).await
+            }
         }
     }
 
@@ -148,7 +163,7 @@ impl Crew {
     /// Begins the write of a file and splits it into ranges; copies it whole where that can't be.
     async fn begin(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
         let sharing = self.sharing(cancel);
-        let large: Large = value(&file.about)?;
+        let large: Large = value(&file.about).map_err(Left::Failed)?;
         let begun = match sharing.begin(&large).await {
             Ok(Some(begun)) => begun,
             Ok(None) => return self.copy_whole(lease, file, cancel).await,
@@ -160,15 +175,19 @@ impl Crew {
                 left => return Err(left),
             },
         };
-        let about = text(&begun);
+        let about = match text(&begun) {
+            Ok(about) => about,
+            Err(error) => {
+                self.discard(&sharing, &begun).await;
+                return Err(Left::Failed(error));
+            }
+        };
         let ranges = ranges(&begun, &about, self.spec.split_files_from);
         let file = FileShard { about, stage: Stage::Begun, ..file.clone() };
         let lease = lease.with(Progress::Begun(file, ranges));
         if !self.write(&lease).await? {
             // Nobody knows of the write.
-            if let Err(error) = sharing.discard(&begun).await {
-                tracing::warn!("{}", (self.worker.line)(&error));
-            }
+            self.discard(&sharing, &begun).await;
             return Ok(());
         }
         self.board().bear(&lease).await?;
@@ -188,44 +207,54 @@ impl Crew {
         let came = if self.sight().view.failed.contains(&of) {
             Came::LeftOut
         } else {
-            let begun: SharedFile = value(&file.about)?;
-            match self.sharing(cancel).send(&begun, from..to, self.fence(lease)).await {
+            match self.sent(lease, file, (from, to), cancel).await {
                 Ok(brought) => Came::Sent(brought),
-                Err(error) => match self.left(lease, error, cancel) {
-                    Left::Failed(error) => Came::Failed((self.worker.line)(&error)),
-                    left => return Err(left),
-                },
+                Err(Left::Failed(error)) => {
+                    let error = error.with_key(&file.key);
+                    self.tell(&error);
+                    Came::Failed((self.worker.line)(&error))
+                }
+                Err(left) => return Err(left),
             }
         };
-        if matches!(came, Came::Failed(_)) {
-            self.board().note_failed(&of).await?;
-        }
-        if self.write(&lease.with(Progress::Came(text(&came)))).await? {
+        let (failed, came) = (matches!(came, Came::Failed(_)), text(&came).map_err(Left::Failed)?);
+        // Who has lost the lease says nothing of the file: another may have sent the range.
+        if self.write(&lease.with(Progress::Came(came))).await? {
+            if failed {
+                self.board().note_failed(&of).await?;
+            }
             self.board().note_done(&lease.id).await?;
         }
         Ok(())
     }
 
+    async fn sent(
+        &self,
+        lease: &Lease<Outcome>,
+        file: &FileShard,
+        (from, to): (u64, u64),
+        cancel: &Cancel,
+    ) -> Result<Brought, Left> {
+        let begun: SharedFile = value(&file.about).map_err(Left::Failed)?;
+        let sent = self.sharing(cancel).send(&begun, from..to, self.fence(lease)).await;
+        sent.map_err(|error| self.left(lease, error, cancel))
+    }
+
     /// Makes a file visible whose ranges are all there, or removes what was sent of one that failed.
     async fn finish_file(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
         let Some(came) = self.came(lease).await? else { return Err(Left::ToOthers) };
-        let (sharing, begun): (_, SharedFile) = (self.sharing(cancel), value(&file.about)?);
+        let begun: SharedFile = value(&file.about).map_err(Left::Failed)?;
+        let sharing = self.sharing(cancel);
         // Nobody else is at it, as far as the store knows.
         self.grip(lease).holds().await.map_err(|error| self.left(lease, error, cancel))?;
-        let mut brought = Vec::new();
-        let mut failed = None;
-        for range in came {
-            match range {
-                Came::Sent(range) => brought.push(range),
-                Came::Failed(why) => failed = failed.or(Some(why)),
-                Came::LeftOut => {}
+        let brought = match all_sent(came, &file.key) {
+            Ok(brought) => brought,
+            Err(why) => {
+                self.give_up(lease, &sharing, &begun).await?;
+                let outcome = Outcome { error_count: 1, errors: vec![why], ..Outcome::default() };
+                return Ok(self.is_done(lease, outcome).await?);
             }
-        }
-        if let Some(why) = failed {
-            self.give_up(&sharing, &begun).await;
-            let outcome = Outcome { error_count: 1, errors: vec![why], ..Outcome::default() };
-            return Ok(self.is_done(lease, outcome).await?);
-        }
+        };
         let left = match sharing.finish(&begun, brought).await {
             Ok(bytes) => {
                 let outcome = Outcome { transfers: 1, bytes, ..Outcome::default() };
@@ -235,7 +264,7 @@ impl Crew {
         };
         match left {
             Left::Failed(error) => {
-                self.give_up(&sharing, &begun).await;
+                self.give_up(lease, &sharing, &begun).await?;
                 // Something of another kind has its name. Whoever copies a file alone knows what becomes of that.
                 if error.kind() == ErrorKind::Exists && self.worker.job.existing.other_kinds.are_replaced() {
                     return self.copy_whole(lease, file, cancel).await;
@@ -250,16 +279,21 @@ impl Crew {
     async fn came(&self, lease: &Lease<Outcome>) -> Result<Option<Vec<Came>>> {
         let ids: Vec<ShardId> = (0..lease.record.born).map(|number| lease.id.child(number)).collect();
         let reads = ids.into_iter().map(|id| async move {
-            let Some(number) = self.board().latest(&id).await? else { return Ok(None) };
+            let Some(number) = self.board().latest(&id).await? else { return Ok::<_, Error>(None) };
             let Some(record) = self.board().record(&id, number).await? else { return Ok(None) };
             match record.rest {
-                Rest::File(FileShard { stage: Stage::Came(came), .. }) => value::<Came>(&came).map(Some),
+                Rest::File(FileShard { stage: Stage::Came(came), key, .. }) => Ok(Some(self.read_came(&came, &key))),
                 _ => Ok(None),
             }
         });
         let reads: Vec<_> = reads.map(FutureExt::boxed_local).collect();
         let came: Vec<Option<Came>> = futures::stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
         Ok(came.into_iter().collect())
+    }
+
+    /// A record that can't be understood is one file's failure.
+    fn read_came(&self, came: &str, key: &Key) -> Came {
+        value(came).unwrap_or_else(|error| Came::Failed((self.worker.line)(&error.with_key(key))))
     }
 
     /// Copies a file as one run does. That it is compared again is counted by nobody.
@@ -276,7 +310,15 @@ impl Crew {
         Ok(self.is_done(lease, outcome).await?)
     }
 
-    async fn give_up(&self, sharing: &Sharing, file: &SharedFile) {
+    /// Removes what was sent of a file that failed. Where another worker may have taken it over, and be about to make it visible,
+    /// that is left to the other.
+    async fn give_up(&self, lease: &Lease<Outcome>, sharing: &Sharing, file: &SharedFile) -> Result<(), Left> {
+        self.grip(lease).holds().await.map_err(|_| Left::ToOthers)?;
+        self.discard(sharing, file).await;
+        Ok(())
+    }
+
+    async fn discard(&self, sharing: &Sharing, file: &SharedFile) {
         if let Err(error) = sharing.discard(file).await {
             tracing::warn!("What was sent of a file that failed is still there: {}", (self.worker.line)(&error));
         }
@@ -317,6 +359,7 @@ impl Crew {
             ErrorKind::Cancelled => Left::ToOthers,
             _ if cancel.is_cancelled() => Left::ToOthers,
             kind if is_fatal(kind) => Left::Fatal(error),
+            _ if is_own(lease, &error) && lease.number < ENOUGH => Left::Fatal(error),
             _ if may_pass && lease.number < ENOUGH => {
                 tracing::warn!("Shard {} is given back, to be tried again: {}", lease.id, (self.worker.line)(&error));
                 Left::ToOthers
@@ -325,9 +368,37 @@ impl Crew {
         }
     }
 
+    /// Tells this worker's sinks of a failure that nobody tries to mend.
+    fn tell(&self, error: &Error) {
+        self.worker.cx.sink.emit(&Event::Error(Arc::new(error.to_report())));
+    }
+
     /// The outcome of a file that failed.
     fn failed(&self, error: &Error) -> Outcome {
         Outcome { error_count: 1, errors: vec![(self.worker.line)(error)], ..Outcome::default() }
+    }
+}
+
+/// True for an error that the worker's own configuration causes: whoever began the write of the file had none such.
+fn is_own(lease: &Lease<Outcome>, error: &Error) -> bool {
+    let is_begun = matches!(&lease.record.rest, Rest::File(file) if file.stage != Stage::New);
+    is_begun && (error.kind() == ErrorKind::Denied || error.kind() == ErrorKind::Changed && error.op() == "resume")
+}
+
+/// All ranges of a file, or why it failed: a range's own reason before that one was left out.
+fn all_sent(came: Vec<Came>, key: &Key) -> Result<Vec<Brought>, String> {
+    let (mut brought, mut failed, mut left_out) = (Vec::new(), None, false);
+    for range in came {
+        match range {
+            Came::Sent(range) => brought.push(range),
+            Came::Failed(why) => failed = failed.or(Some(why)),
+            Came::LeftOut => left_out = true,
+        }
+    }
+    match failed {
+        Some(why) => Err(why),
+        None if left_out => Err(format!("{key}: a range of it was left out, as another was said to have failed")),
+        None => Ok(brought),
     }
 }
 

@@ -64,9 +64,9 @@ pub async fn records(
 async fn read(board: &Board, id: ShardId, number: u64) -> Result<(ShardId, u64, Record<Outcome>)> {
     match board.record(&id, number).await? {
         Some(mut record) => {
-            // Receipts are long, and only whoever finishes the file needs them.
-            if let Rest::File(FileShard { stage: Stage::Came(came), .. }) = &mut record.rest {
-                came.clear();
+            // Receipts and facts are long, and only whoever finishes the file needs them.
+            if let Rest::File(FileShard { stage: Stage::Came(came), about, .. }) = &mut record.rest {
+                (*came, *about) = (String::new(), String::new());
             }
             Ok((id, number, record))
         }

@@ -9,8 +9,7 @@ use crate::{
     grip::{Grip, Signs},
     outcome::Outcome,
     protocol::{
-        Choice, FileShard, Lease, Patience, Progress, Record, Rest, Seen, ShardId, State, WorkerId, choose, crossed,
-        pieces, ripen,
+        Choice, Lease, Patience, Progress, Record, Rest, Seen, ShardId, State, WorkerId, choose, crossed, pieces, ripen,
     },
     report::{Records, Summary, records, summary},
 };
@@ -473,10 +472,10 @@ impl Crew {
             if lost.is_cancelled() {
                 return Ok(());
             }
-            let outcome = Outcome::of(&report, &*self.worker.line);
+            let mut outcome = Outcome::of(&report, &*self.worker.line);
             let fatal = fatal(&report.errors, report.stopped);
             let ending = self.ended.is_cancelled();
-            let files: Vec<FileShard> = large.iter().map(Crew::shard_of).collect();
+            let files = self.shards_of(&large, &mut outcome);
             let settled = |outcome| match files.is_empty() {
                 true => Progress::Done(outcome),
                 false => Progress::Settled(outcome, files.clone()),

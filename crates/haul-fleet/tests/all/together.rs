@@ -1,10 +1,10 @@
 //! Workers at one job, all in this process, on stores in memory: what they do together is what one run does, and is counted once.
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use haul::{Cancel, Cx};
 use haul_core::{
-    Algo, ErrorKind, Key, Listed, Meta, Mtime, Result,
+    Algo, ErrorKind, Key, Listed, Meta, Mtime, Result, Retry,
     event::{Event, Sink},
     filter::{Filter, FilterSpec},
     job::{Job, Verb},
@@ -15,13 +15,15 @@ use haul_fleet::{
     create::create,
     cuts::cuts,
     files::has_write,
-    protocol::{Rest, WorkerId},
+    outcome::Outcome,
+    protocol::{Lease, Rest, Stage, State, WorkerId},
     report::{Summary, records, summary},
     spec::FORMAT,
     worker::{Ended, Settings, Worker},
 };
 use haul_mem::MemStore;
 use haul_store::{Body, Late, ListRequest, Meters, PartLimits, Payload, Store, WriteSpec};
+use haul_testkit::faults::{Fault, Faulty, Op};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -458,4 +460,136 @@ async fn a_cancelled_job_leaves_no_write_behind() {
     let writes = world.dst.resumable().unwrap();
     let found = writes.resume(&Key::new("d/large"), &token, Vec::new(), WriteSpec::default()).await;
     assert_eq!(found.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
+}
+
+/// A worker that comes after others, and finds nothing left in the end; how many ranges it sent.
+async fn work_on(world: &World, spec: &Spec, gone: &'static str) -> usize {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counts = sent.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::RangeDone { .. }) {
+            counts.fetch_add(1, Relaxed);
+        }
+    });
+    let worker = with_metadata(world.worker("last", spec, Arc::new(sink)));
+    let ended = Worker { gone: Arc::new(move |worker| worker.0 == gone), ..worker }.work().await;
+    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    sent.load(Relaxed)
+}
+
+/// Stops after it has sent a range.
+async fn begin(world: &World, spec: &Spec) {
+    let stop = Cancel::default();
+    let asks = stop.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::RangeDone { .. }) {
+            asks.cancel();
+        }
+    });
+    let ended = Worker { stop, ..with_metadata(world.worker("first", spec, Arc::new(sink))) }.work().await;
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+}
+
+/// The last records of ranges that are in this state.
+async fn ranges(board: &Board, state: State) -> Vec<Lease<Outcome>> {
+    let mut found = Vec::new();
+    for (id, number) in board.look().await.unwrap().latest {
+        let record = board.record(&id, number).await.unwrap().unwrap();
+        let is_range = matches!(&record.rest, Rest::File(file) if matches!(file.stage, Stage::Range(..)));
+        if is_range && record.state == state {
+            found.push(Lease { id, number, record });
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_worker_that_lost_its_lease_does_not_condemn_a_file() {
+    let (world, spec) = large_world().await;
+    begin(&world, &spec).await;
+    // It sees another version than all others. While it looks, another worker takes all ranges over.
+    let other = in_parts();
+    for first in [3, 2] {
+        put_large(&other, "d/large", first).await;
+    }
+    put(&other, "d/a", "small").await;
+    put(&other, "e", "small").await;
+    let (stop, board) = (Cancel::default(), world.board.clone());
+    let asks = stop.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::Begun { step, .. } if *step > 1 << 48) && !asks.is_cancelled() {
+            let taken = async {
+                let held = ranges(&board, State::Held).await;
+                assert_eq!(held.len(), 1);
+                for range in held.into_iter().chain(ranges(&board, State::Open).await) {
+                    assert!(board.write(&range.claimed(&WorkerId("taker".into()))).await.unwrap());
+                }
+            };
+            taken.now_or_never().expect("memory answers at once");
+            asks.cancel();
+        }
+    });
+    let zombie = World { src: other, dst: world.dst.clone(), board: world.board.clone() };
+    let zombie = zombie.worker("zombie", &spec, Arc::new(sink));
+    let settings = Settings { interval: Duration::from_secs(600), shards: 1, ..zombie.settings.clone() };
+    let ended = Worker { settings, stop, ..zombie }.work().await;
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    assert!(world.board.look().await.unwrap().failed.is_empty());
+    assert!(work_on(&world, &spec, "taker").await > 0);
+    let outcome = world.summary(&spec).await.outcome;
+    assert_eq!((outcome.transfers, outcome.error_count), (3, 0), "{outcome:?}");
+    assert_eq!(whole(&world.dst, "d/large").await.0, whole(&world.src, "d/large").await.0);
+}
+
+#[tokio::test]
+async fn a_file_whose_ranges_were_left_out_says_so() {
+    let (world, spec) = large_world().await;
+    begin(&world, &spec).await;
+    let of = ranges(&world.board, State::Open).await[0].id.parent().unwrap();
+    world.board.note_failed(&of).await.unwrap();
+    work_on(&world, &spec, "").await;
+    let outcome = world.summary(&spec).await.outcome;
+    assert_eq!((outcome.transfers, outcome.error_count), (2, 1), "{outcome:?}");
+    assert!(outcome.errors[0].contains("d/large: a range of it was left out"), "{outcome:?}");
+    assert_eq!(tree(&world.dst).await.keys().collect::<Vec<_>>(), ["d/a", "e"]);
+}
+
+#[tokio::test]
+async fn a_record_of_a_range_that_makes_no_sense_is_an_error_of_its_file_alone() {
+    for (was, is) in [("\"part_size\":1048576", "\"part_size\":0"), ("{", "<")] {
+        let (world, spec) = large_world().await;
+        begin(&world, &spec).await;
+        let mut range = ranges(&world.board, State::Open).await.swap_remove(0);
+        range.number += 1;
+        let Rest::File(file) = &mut range.record.rest else { panic!() };
+        let about = file.about.replacen(was, is, 1);
+        assert!(about != file.about, "{about}");
+        file.about = about;
+        assert!(world.board.write(&range).await.unwrap());
+        work_on(&world, &spec, "").await;
+        let outcome = world.summary(&spec).await.outcome;
+        assert_eq!((outcome.transfers, outcome.error_count), (2, 1), "{outcome:?}");
+        assert!(outcome.errors[0].contains("d/large: read: a large file's record can't be understood"), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_range_that_one_worker_may_not_send_is_sent_by_another() {
+    let (world, spec) = large_world().await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hears = told.clone();
+    let sink = On(move |event: &Event| match event {
+        Event::Failed { error, .. } | Event::Error(error) => hears.lock().unwrap().push(error.kind()),
+        _ => {}
+    });
+    // Two small files and a range come before it.
+    let denied = Fault::Fail(ErrorKind::Denied, Retry::Never);
+    let dst: Arc<dyn Store> = Arc::new(Faulty::new(world.dst.clone()).on(Op::Part, 8, denied));
+    let mut worker = with_metadata(world.worker("stranger", &spec, Arc::new(sink)));
+    (worker.cx.dst, worker.settings.shards) = (dst, 1);
+    assert_eq!(worker.work().await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(*told.lock().unwrap(), [ErrorKind::Cancelled], "it is no failure of the file");
+    assert!(work_on(&world, &spec, "").await > 0);
+    let outcome = world.summary(&spec).await.outcome;
+    assert_eq!((outcome.transfers, outcome.error_count), (3, 0), "{outcome:?}");
 }
