@@ -188,8 +188,9 @@ async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
     }
     board.cancel().await?;
     // What workers begin until they have seen that, they remove themselves.
-    for why in still_there(&board, &spec, ctx).await? {
-        tracing::warn!("Parts of a large file are still at the destination: {why}");
+    let unknown = |error| vec![error::verdict(&error).line];
+    for why in still_there(&board, &spec, ctx).await.unwrap_or_else(unknown) {
+        tracing::warn!("Parts of a large file may still be at the destination: {why}");
     }
     print::line("Cancelled: workers stop at their next look at the job")?;
     Ok(Outcome::Done)
