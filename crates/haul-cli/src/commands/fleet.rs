@@ -182,9 +182,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
     let board = board(&args.job.job, ctx)?;
     let spec = board.spec().await?;
-    if now(&board, &spec).await?.complete {
-        print::line("Nothing to cancel: the job is complete")?;
-        return Ok(Outcome::Done);
+    match now(&board, &spec).await {
+        Ok(Summary { complete: true, .. }) => {
+            print::line("Nothing to cancel: the job is complete")?;
+            return Ok(Outcome::Done);
+        }
+        // Nobody need understand a job to cancel it.
+        Err(error) => tracing::debug!("{}", error::verdict(&error).line),
+        Ok(_) => {}
     }
     board.cancel().await?;
     // What workers begin until they have seen that, they remove themselves.

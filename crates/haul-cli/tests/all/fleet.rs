@@ -283,6 +283,18 @@ fn a_job_that_would_eat_itself_or_its_source_is_refused() {
 }
 
 #[test]
+fn a_job_that_nobody_understands_is_cancelled_with_a_warning() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("src/a"), b"a", 1);
+    lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job"]).ok();
+    folder::write(&lab.path("job/shards/000000/0000000001"), b"<", 1);
+    let ran = lab.haul(&["fleet", "cancel", "@job"]).code(0);
+    assert_eq!(ran.out, "Cancelled: workers stop at their next look at the job\n");
+    assert!(ran.err.contains("Parts of a large file may still be at the destination: "), "{}", ran.err);
+    assert!(lab.path("job/cancelled").exists());
+}
+
+#[test]
 fn a_worker_that_sees_another_source_and_a_cancelled_job_end_for_good() {
     let lab = Lab::new(HAUL);
     folder::write(&lab.path("src/a"), b"a", 1);

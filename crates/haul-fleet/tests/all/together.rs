@@ -492,11 +492,15 @@ async fn begin(world: &World, spec: &Spec) {
 
 /// The last records of ranges that are in this state.
 async fn ranges(board: &Board, state: State) -> Vec<Lease<Outcome>> {
+    files(board, state, |stage| matches!(stage, Stage::Range(..))).await
+}
+
+/// The last records of large files and ranges that are in this state and at this stage.
+async fn files(board: &Board, state: State, stage: fn(&Stage) -> bool) -> Vec<Lease<Outcome>> {
     let mut found = Vec::new();
     for (id, number) in board.look().await.unwrap().latest {
         let record = board.record(&id, number).await.unwrap().unwrap();
-        let is_range = matches!(&record.rest, Rest::File(file) if matches!(file.stage, Stage::Range(..)));
-        if is_range && record.state == state {
+        if record.state == state && matches!(&record.rest, Rest::File(file) if stage(&file.stage)) {
             found.push(Lease { id, number, record });
         }
     }
@@ -539,6 +543,39 @@ async fn a_worker_that_lost_its_lease_does_not_condemn_a_file() {
     let outcome = world.summary(&spec).await.outcome;
     assert_eq!((outcome.transfers, outcome.error_count), (3, 0), "{outcome:?}");
     assert_eq!(whole(&world.dst, "d/large").await.0, whole(&world.src, "d/large").await.0);
+}
+
+#[tokio::test]
+async fn a_worker_that_lost_its_lease_removes_no_write() {
+    let (world, spec) = large_world().await;
+    put(&world.dst, "d/a", "small").await;
+    put(&world.dst, "e", "small").await;
+    // It can't finish the file. Before it gives it up, another worker takes it over.
+    let (stop, board) = (Cancel::default(), world.board.clone());
+    let asks = stop.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::Retried { .. }) {
+            let taken = async {
+                let held = files(&board, State::Held, |stage| *stage == Stage::Begun).await;
+                board.write(&held[0].claimed(&WorkerId("taker".into()))).await.unwrap()
+            };
+            assert!(taken.now_or_never().expect("memory answers at once"));
+            asks.cancel();
+        }
+    });
+    let busy = Fault::Fail(ErrorKind::Busy, Retry::Backoff);
+    let fails = Fault::Fail(ErrorKind::Invalid, Retry::Never);
+    let dst = Faulty::new(world.dst.clone()).on(Op::Publish, 1, busy).on(Op::Publish, 2, fails);
+    let mut zombie = with_metadata(world.worker("zombie", &spec, Arc::new(sink)));
+    zombie.cx.dst = Arc::new(dst.clone());
+    (zombie.settings.interval, zombie.settings.shards) = (Duration::from_secs(600), 1);
+    let ended = Worker { stop, ..zombie }.work().await;
+    assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
+    assert_eq!((dst.calls(Op::Publish), dst.calls(Op::Discard)), (2, 0));
+    assert_eq!(work_on(&world, &spec, "taker").await, 0);
+    let outcome = world.summary(&spec).await.outcome;
+    assert_eq!((outcome.transfers, outcome.error_count), (1, 0), "{outcome:?}");
+    assert_eq!(whole(&world.dst, "d/large").await, whole(&world.src, "d/large").await);
 }
 
 #[tokio::test]
