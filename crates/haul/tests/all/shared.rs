@@ -211,7 +211,7 @@ async fn an_old_file_of_the_same_size_and_time_is_no_new_one_on_a_disk() {
 async fn a_file_has_no_other_parts_than_its_own() {
     let (src, dst) = (memory(), memory());
     let (file, two) = begun(&src, &dst).await;
-    for parts in [0..5, 4..4, 3..2, 7..u64::MAX] {
+    for parts in [0..5, 4..4, 7..u64::MAX] {
         assert_eq!(kind(two[0].send(&file, parts, open()).await), Some(ErrorKind::Invalid));
     }
 }
