@@ -23,7 +23,7 @@ const MOST_PIECES: u64 = 1 << 18;
 const MOST_BLOCKS: u64 = 1 << 19;
 /// A piece is never larger, in bytes.
 const LARGEST: u32 = 64 << 20;
-/// A run is never longer, in bytes, so that several can be copied at once.
+/// A run is never longer, in bytes, so that one sees how far a copy is.
 const LONGEST_RUN: u64 = 64 << 20;
 
 /// How files are cut.
@@ -86,6 +86,21 @@ impl Cut {
         match old == new {
             true => Cut::Blocks(size(MOST_BLOCKS, smallest)),
             false => Cut::Content(size(MOST_PIECES, SMALLEST)),
+        }
+    }
+
+    /// Bytes that the recipe of a file of this size takes, about.
+    pub fn bytes(self, size: u64) -> u32 {
+        let (Cut::Blocks(each) | Cut::Content(each)) = self;
+        u32::try_from(size.div_ceil(u64::from(each.max(1))) * (ID as u64 + 4)).unwrap_or(u32::MAX)
+    }
+
+    /// False for more pieces than [`Cut::of`] makes of a file of this size: nobody has to hold them. Files of more than 4 TiB that are
+    /// cut by content, and of 8 TiB that are cut in blocks, have too many in any case.
+    pub fn suits(self, size: u64) -> bool {
+        match self {
+            Cut::Blocks(each) => size.div_ceil(u64::from(each.max(1))) <= MOST_BLOCKS,
+            Cut::Content(each) => size.div_ceil(u64::from(each.max(1))) <= MOST_PIECES,
         }
     }
 
@@ -155,6 +170,11 @@ impl Cutter {
         let (piece, known) = (blake3::Hasher::new(), known.into_iter().peekable());
         let (ids, sizes) = (Vec::new(), Vec::new());
         Ok(Cutter { cut, piece, length: 0, gear: 0, given: None, known, size: 0, ids, sizes })
+    }
+
+    /// How it cuts.
+    pub fn cut(&self) -> Cut {
+        self.cut
     }
 
     /// The next bytes.

@@ -47,12 +47,15 @@ pub(super) struct Reusing<'a> {
 }
 
 /// Bytes of a file that are those of another: the whole is to be proved.
+#[derive(Clone)]
 pub(super) struct Reused {
     /// How the two are cut.
     cut: Cut,
     /// The other file.
     version: Version,
+    /// None where they make more than the file: then nothing is known of them.
     runs: Vec<Run>,
+    bytes: u64,
 }
 
 impl Reusing<'_> {
@@ -60,8 +63,13 @@ impl Reusing<'_> {
     fn note(&self, size: u64, version: &Version, runs: &[Run]) {
         let mut reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner);
         let cut = Cut::of(size, self.size, SMALLEST_BLOCK);
-        let reused = reused.get_or_insert_with(|| Reused { cut, version: version.clone(), runs: Vec::new() });
-        reused.runs.extend_from_slice(runs);
+        let none = || Reused { cut, version: version.clone(), runs: Vec::new(), bytes: 0 };
+        let reused = reused.get_or_insert_with(none);
+        reused.bytes = runs.iter().fold(reused.bytes, |bytes, run| bytes.saturating_add(run.size));
+        match reused.bytes <= self.size {
+            true => reused.runs.extend(runs.iter().filter(|run| run.size > 0)),
+            false => reused.runs = Vec::new(),
+        }
     }
 }
 
@@ -71,9 +79,11 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
     let error = |kind, why: &str| Error::new(kind, OP, why.to_owned()).with_key(to.key);
     let parts = runs.iter().map(|run| Part { index: run.index, size: run.size, tag: Vec::new() }).collect();
     if to.in_place {
-        to.note(to.size, version, runs);
         return match runs.iter().all(|run| run.from == run.offset) {
-            true => Ok(parts),
+            true => {
+                to.note(to.size, version, runs);
+                Ok(parts)
+            }
             false => Err(error(ErrorKind::Unsupported, "bytes of a file that is written in place stay where they are")),
         };
     }
@@ -127,7 +137,7 @@ pub(super) fn prove(
     blake3: &[u8],
     reused: &Reused,
 ) -> Result<Recipe> {
-    let Reused { cut, version, runs } = reused;
+    let Reused { cut, version, runs, .. } = reused;
     let known = local.pieces.find(version, *cut).map(|old| old.known(runs)).unwrap_or_default();
     let cutter = Cutter::knowing(*cut, known)?;
     let recipe = pieces::cut(file, 0..size, cutter, None).map_err(|e| e.with_key(key))?;

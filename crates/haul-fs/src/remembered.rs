@@ -1,6 +1,6 @@
 //! What files hold in pieces, as far as it was found out or written by this machine's haul: a file for each in the state folder, named
-//! by the version of the file (device, inode, size and times) and how it is cut. Nobody has to read the file again then. What is
-//! remembered wrongly costs time only, since whatever is built by it is proved.
+//! by the version of the file (device, inode, size and times) and how it is cut. Nobody has to read the file again then. A file is read
+//! once its times tell of every later change (`haul-store/still.rs`); whatever is built by what is remembered is proved all the same.
 
 #![allow(clippy::disallowed_methods)] // The state folder's own files.
 

@@ -250,9 +250,9 @@ impl Inner {
 
     /// A file that was built from another is proved; what it holds in pieces.
     fn proved(&self, size: u64) -> Result<Option<Recipe>> {
-        let reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(whole), Some(reused)) = (self.spec.hashes.get(Algo::Blake3), &*reused) else { return Ok(None) };
-        delta::prove(&self.local, (&self.key, &self.place.file), size, whole, reused).map(Some)
+        let reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (Some(whole), Some(reused)) = (self.spec.hashes.get(Algo::Blake3), reused) else { return Ok(None) };
+        delta::prove(&self.local, (&self.key, &self.place.file), size, whole, &reused).map(Some)
     }
 }
 

@@ -12,9 +12,13 @@ use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::Semaphore;
 
 /// Bytes of recipes that are kept at most; what is compared beyond that is told again.
 const MOST: usize = 32 << 20;
+
+/// Bytes of recipes that are asked for at once to compare: those of two files of more than 2 GiB, at both ends.
+const ASKED: u32 = 32 << 20;
 
 /// A file and the one that it replaces, in pieces.
 #[derive(Debug)]
@@ -24,8 +28,14 @@ pub(crate) struct Pair {
 }
 
 /// Recipes that were told, by the keys at the destination. Clones share them.
-#[derive(Clone, Default)]
-pub struct Recipes(Arc<Mutex<Told>>);
+#[derive(Clone)]
+pub struct Recipes(Arc<(Mutex<Told>, Semaphore)>);
+
+impl Default for Recipes {
+    fn default() -> Self {
+        Recipes(Arc::new((Mutex::default(), Semaphore::new(ASKED as usize))))
+    }
+}
 
 #[derive(Default)]
 struct Told {
@@ -47,14 +57,15 @@ impl Pair {
 
 impl Recipes {
     fn told(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self, key: &Key, pair: Pair) {
         let mut told = self.told();
-        if told.bytes + pair.bytes() <= MOST && !told.pairs.contains_key(key) {
+        if told.bytes + pair.bytes() <= MOST {
             told.bytes += pair.bytes();
-            told.pairs.insert(key.clone(), pair);
+            let before = told.pairs.insert(key.clone(), pair).map_or(0, |before| before.bytes());
+            told.bytes -= before;
         }
     }
 
@@ -96,13 +107,17 @@ pub(crate) async fn ask((from, src): Side<'_>, (to, dst): Side<'_>, cut: Cut) ->
 }
 
 /// Compares what two files of one size hold, where one would be built from the other. `None` where that has to be found out otherwise.
-/// Not where most files are the same, whatever their times: a hash of the whole is less to tell.
+/// Not where most files are the same, whatever their times: a hash of the whole is less to tell. Nor where a source is deleted for it: an
+/// end may tell what it remembers of a file, and for that the file is read.
 pub(crate) async fn compare(recipes: &Recipes, job: &Job, src: Side<'_>, dst: Side<'_>) -> Option<HashAnswer> {
-    if job.dry_run || job.compare.by != CompareBy::SizeAndTime {
+    if job.dry_run || job.moves() || job.compare.by != CompareBy::SizeAndTime {
         return None;
     }
     let key = &dst.1.key;
-    let told = ask(src, dst, cut(job, src, dst)?).await;
+    let cut = cut(job, src, dst)?;
+    // Closed never.
+    let _room = recipes.0.1.acquire_many(cut.bytes(src.1.size).saturating_mul(2).min(ASKED)).await.ok();
+    let told = ask(src, dst, cut).await;
     let pair = told.inspect_err(|error| tracing::debug!(%error, %key, "compared by hash")).ok()?;
     let same = pair.new.whole == pair.old.whole && pair.new.size == pair.old.size;
     if !same {

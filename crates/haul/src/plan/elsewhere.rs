@@ -1,7 +1,7 @@
 //! `--compare-dest`, `--copy-dest` and `--link-dest`: what another place has already need not be brought.
 
 use super::Planner;
-use crate::{Cx, attributes::ask, decide};
+use crate::{Cx, attributes::ask, decide, index::Known, recipes::Recipes};
 use haul_core::{
     Entry, Key, Kind,
     attributes::Differs,
@@ -162,7 +162,9 @@ impl Planner {
     async fn same_in(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> Option<Entry> {
         let mut found = store.stat(to).await.ok()?;
         let mut src = src.clone();
-        let cx = Cx { dst: store.clone(), ..self.cx.clone() };
+        // Nothing is built from what is there.
+        let known = Known { recipes: Recipes::default(), ..self.cx.known.clone() };
+        let cx = Cx { dst: store.clone(), known, ..self.cx.clone() };
         // What makes a destination's file stay although it is another one says nothing of this one.
         let rules = decide::rules(&self.job, &cx.src, &cx.dst).for_content();
         let verdict = decide::verdict(&cx, &self.job, &rules, &mut src, &mut found).await.ok()?;

@@ -28,7 +28,7 @@ const AT_ONCE: usize = 256;
 
 /// Runs of bytes that are there already, in one request …
 const RUNS: usize = 1000;
-/// … or a little more than so many bytes of them, so that one sees how far it is.
+/// … or so many bytes of them and one run more, so that one sees how far it is.
 const RUN_BYTES: u64 = 64 << 20;
 
 /// Such requests that are under way at once: the destination copies one after the other.
@@ -55,14 +55,18 @@ impl Delta {
 impl Mover {
     /// How a file is built from what is there; `None` where it is sent whole.
     pub(super) async fn delta(&self, order: &Order, src: &Entry) -> Option<Delta> {
-        let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File && !order.kept)?;
+        let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File)?;
+        let told = self.cx.known.recipes.take(src, old);
+        if order.kept {
+            return None;
+        }
         if self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to)) {
             return None;
         }
         let version = old.version.clone()?;
         let sides = ((&self.cx.src, src), (&self.cx.dst, old));
         let cut = recipes::cut(&self.job, sides.0, sides.1)?;
-        let told = match self.cx.known.recipes.take(src, old) {
+        let told = match told {
             Some(pair) => Ok(pair),
             None => tokio::select! {
                 biased;
