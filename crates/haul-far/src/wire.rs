@@ -660,12 +660,17 @@ mod tests {
         }
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_far_end_that_heeds_no_window_is_given_up() {
-        let (near, mut far) = tokio::io::duplex(1 << 16);
+    /// A wire over a pipe that holds so many bytes, and the pipe's other end.
+    fn piped(bytes: usize, patience: Duration) -> (Arc<Wire>, tokio::io::DuplexStream) {
+        let (near, far) = tokio::io::duplex(bytes);
         let (input, output) = tokio::io::split(near);
         let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
-        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default(), "far".into());
+        (Wire::new(pipe, patience, Packing::default(), "far".into()), far)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_far_end_that_heeds_no_window_is_given_up() {
+        let (wire, mut far) = piped(1 << 16, Duration::from_secs(20));
         let mut asked = wire.share(0).ask(1, &Request::About).unwrap();
         let piece = Frame { kind: Kind::Data, id: asked.id, body: Bytes::from(vec![1; PIECE]) };
         let mut sent = 0;
@@ -685,10 +690,7 @@ mod tests {
     /// As a stopped process does it: the pipe stays, and nobody reads what is in it.
     #[tokio::test(flavor = "multi_thread")]
     async fn who_sends_to_a_far_end_that_stands_still_does_not_wait_for_good() {
-        let (near, mut far) = tokio::io::duplex(1 << 16);
-        let (input, output) = tokio::io::split(near);
-        let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
-        let wire = Wire::new(pipe, Duration::from_secs(1), Packing::default(), "far".into());
+        let (wire, mut far) = piped(1 << 16, Duration::from_secs(1));
         let asked = wire.share(0).ask(1, &Request::Part { upload: 1, index: 0, offset: 0, size: 64 << 20 }).unwrap();
         assert_eq!(Frame::read_plain(&mut far).await.unwrap().unwrap().kind, Kind::Request);
         let sent = timeout(Duration::from_secs(20), asked.send(Bytes::from(vec![1; 64 << 20]))).await;
@@ -698,10 +700,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_bundle_that_is_given_up_before_its_turn_is_not_written() {
-        let (near, mut far) = tokio::io::duplex(1 << 10);
-        let (input, output) = tokio::io::split(near);
-        let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
-        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default(), "far".into());
+        let (wire, mut far) = piped(1 << 10, Duration::from_secs(20));
         let small = |bytes: usize| {
             let (key, spec, bytes) = (haul_core::Key::new("f"), Default::default(), vec![1; bytes].into());
             Request::PutAll(vec![haul_store::Small { key, spec, bytes }])
@@ -738,10 +737,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_read_that_is_given_up_is_ended_there_too() {
-        let (near, mut far) = tokio::io::duplex(1 << 16);
-        let (input, output) = tokio::io::split(near);
-        let pipe = Pipe { input: Box::new(input), output: Box::new(output), end: None };
-        let wire = Wire::new(pipe, Duration::from_secs(20), Packing::default(), "far".into());
+        let (wire, mut far) = piped(1 << 16, Duration::from_secs(20));
         let key = haul_core::Key::new("f");
         let asked = wire.share(0).ask(1, &Request::Read(key.clone(), None, None)).unwrap();
         let id = asked.id;

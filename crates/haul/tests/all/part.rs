@@ -55,7 +55,8 @@ async fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
     all
 }
 
-fn cx(src: &Arc<dyn Store>, dst: &Arc<dyn Store>, sink: Arc<dyn Sink>) -> Cx {
+/// The surroundings of a job between two stores.
+pub fn cx(src: &Arc<dyn Store>, dst: &Arc<dyn Store>, sink: Arc<dyn Sink>) -> Cx {
     Cx {
         src: src.clone(),
         dst: dst.clone(),

@@ -1,15 +1,14 @@
 //! A plan as a stream of steps: what a job would do, told without doing it, and the same as what it does.
 
 use futures::StreamExt;
-use haul::{Cancel, Cx};
+use haul::Cx;
 use haul_core::{
     Key,
     event::NoSink,
-    filter::Filter,
     job::{Job, RenameBy, Verb},
     plan::{Action, Step},
 };
-use haul_store::{Links, Meters};
+use haul_store::Links;
 use haul_testkit::disk;
 use std::{fs, path::Path, sync::Arc};
 use tempfile::TempDir;
@@ -28,20 +27,8 @@ fn trees(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn cx(root: &Path) -> Cx {
-    Cx {
-        src: disk::open(&root.join("src"), Links::Skip),
-        dst: disk::open(&root.join("dst"), Links::Skip),
-        backup: None,
-        compare_dest: vec![],
-        copy_dest: vec![],
-        filter: Arc::new(Filter::default()),
-        sink: Arc::new(NoSink),
-        meters: Arc::new(Meters::default()),
-        cancel: Cancel::default(),
-        confirm: None,
-        journal: None,
-        known: haul::index::Known::default(),
-    }
+    let [src, dst] = ["src", "dst"].map(|side| disk::open(&root.join(side), Links::Skip));
+    super::part::cx(&src, &dst, Arc::new(NoSink))
 }
 
 async fn told(job: Job, root: &Path) -> Vec<(Action, String)> {

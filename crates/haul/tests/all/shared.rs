@@ -1,20 +1,19 @@
 //! One large file by several processes: whoever comes second, loses an answer or wakes up late does no harm.
 
+use super::part::cx;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, future::ready};
 use haul::{
-    Cancel, Cx,
     part::Large,
     shared::{Brought, Fence, SharedFile, Sharing},
 };
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Mtime, Retry, Version,
     event::NoSink,
-    filter::Filter,
     job::{Job, Verb},
 };
 use haul_mem::MemStore;
-use haul_store::{Body, Late, Meters, PartLimits, Payload, Store, WriteSpec};
+use haul_store::{Body, Late, PartLimits, Payload, Store, WriteSpec};
 use haul_testkit::faults::{Fault, Faulty, Op};
 use std::sync::Arc;
 
@@ -54,21 +53,7 @@ async fn get(store: &Arc<dyn Store>) -> Vec<u8> {
 }
 
 fn sharing(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Sharing {
-    let cx = Cx {
-        src: src.clone(),
-        dst: dst.clone(),
-        backup: None,
-        compare_dest: vec![],
-        copy_dest: vec![],
-        filter: Arc::new(Filter::default()),
-        sink: Arc::new(NoSink),
-        meters: Arc::new(Meters::default()),
-        cancel: Cancel::default(),
-        confirm: None,
-        journal: None,
-        known: haul::index::Known::default(),
-    };
-    Sharing::new(Job::new(Verb::Copy), cx)
+    Sharing::new(Job::new(Verb::Copy), cx(src, dst, Arc::new(NoSink)))
 }
 
 fn open() -> Fence {
