@@ -2,13 +2,14 @@
 text, on one of 20 MB/s; and trees of which nothing has changed. `pipe` is what ssh itself carries, `cat | ssh 'cat >'`: no tool that goes by
 ssh's own sessions can be faster without latency. `haul tcp` is haul at both ends with its content over TCP beside ssh.
 
-The server is OpenSSH's own, without a port: ssh starts it as its ProxyCommand, behind haul-relay (haul-testkit) where there is latency.
-For a large file it has a port, and the relay stands between two addresses of loopback, so that connections beside ssh's take the same
-way. All tools go through the same ssh.
+The server is OpenSSH's own. Where there is latency haul-relay (haul-testkit) stands between two addresses of loopback, so that connections
+beside ssh's take the same way; where the link has a rate too, ssh starts the server behind it, as its ProxyCommand. All tools go through the
+same ssh but rclone, which has an ssh of its own: with another one it logs in once for each file.
 """
 
 import contextlib
 import filecmp
+import getpass
 import os
 import random
 import shlex
@@ -24,7 +25,6 @@ from cases.common import OVERHEAD, Case, Command, cannot, remove
 from server import free_port
 
 FOLDERS, EACH = 118, 6_500
-# rclone begins a session of ssh for each file: 0.15 s.
 MANY, QUICK_MANY = 37_760, 20
 LARGE, QUICK_LARGE = 1_000_000_000, 20_000_000
 # An image, and a text, of which some has changed; bytes a second of the link, and milliseconds of a round trip.
@@ -61,8 +61,6 @@ class Ssh(Case):
     def __init__(self, name, way, ms, count, each):
         super().__init__()
         self.name, self.up, self.ms, self.count, self.each = name, way == "up", ms, count, each
-        # That haul there may listen on; None: any.
-        self.port = None
         what = f"{count:,} files of {each:,} bytes in {FOLDERS} directories" if count > 1 else f"a file of {each:,} bytes"
         self.what = f"{what} {'to' if self.up else 'from'} a host behind ssh, {ms} ms a round trip"
         self.why = None
@@ -78,10 +76,7 @@ class Ssh(Case):
             self.why = "there is no sshd (openssh-server)"
             return
         self.haul = tools.paths["haul"]
-        if self.count == 1:
-            self.config, self.port = listen(top, tools.paths["haul-relay"], self.ms, stack)
-        else:
-            self.config = serve(top, tools.paths["haul-relay"], self.ms)
+        self.config, self.server, self.port = listen(top, tools.paths["haul-relay"], self.ms, stack)
         here.mkdir()
         there.mkdir()
         self.files = data.tree(self.count, self.each, FOLDERS if self.count > 1 else 1)
@@ -99,12 +94,13 @@ class Ssh(Case):
         far = f",haul_path={self.haul}"
         ways = [("haul", "far", far), ("haul sftp", "sftp", ",protocol=sftp")]
         if self.count == 1:
-            ways.append(("haul tcp", "far", f"{far},tcp={self.port or 'auto'}"))
+            ways.append(("haul tcp", "far", f"{far},tcp={self.port}"))
         for label, kind, more in ways:
             there = f":{kind},ssh='{ssh}'{more}:"
             ends = ("", there) if self.up else (there, "")
             yield Command(label, "haul", ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"])
-        there = f":sftp,ssh='{ssh}':"
+        host, port = self.server
+        there = f":sftp,host={host},port={port},user={getpass.getuser()},key_file={Path(self.folder) / 'id'}:"
         ends = ("", there) if self.up else (there, "")
         best = ["--transfers", "32", "--checkers", "32", "--sftp-chunk-size", "255k", "--sftp-concurrency", "64"]
         rclone = ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"]
@@ -272,16 +268,14 @@ def text(size):
         yield "".join(lines).encode()[: min(block, size - first)]
 
 
-def serve(top, relay, ms, rate=None, count=None):
+def serve(top, relay, ms, rate, count):
     """A server that ssh starts; the path of its user's ssh config. `count`: a file that tells the bytes on the link."""
-    through = f"{relay} --delay-ms={ms // 2} " if ms else ""
-    through += f"--rate={rate} " if rate else ""
-    through += f"--count={count} " if count else ""
+    through = f"{relay} --delay-ms={ms // 2} --rate={rate} --count={count} "
     return configure(top, f"ProxyCommand {through}{SSHD} -i -f {top}/sshd_config -E {top}/log")
 
 
 def listen(top, relay, ms, stack):
-    """A server with a port, until `stack` ends; the path of its user's ssh config, and a further port that leads there."""
+    """A server with a port, until `stack` ends; the path of its user's ssh config, its address, and a further port that leads there."""
     ssh, port = free_port(), free_port()
     near = "127.0.0.2" if ms else "127.0.0.1"
     config = configure(top, f"HostName {near}\n Port {ssh}\n HostKeyAlias far")
@@ -292,7 +286,7 @@ def listen(top, relay, ms, stack):
         relay.stdout.readline()
     for _ in range(100):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", ssh)):
-            return config, port
+            return config, (near, ssh), port
         time.sleep(0.1)
     raise RuntimeError("sshd did not start within 10 seconds")
 
@@ -312,7 +306,7 @@ def configure(top, way):
         subprocess.run([*KEYGEN, str(top / name)], check=True, stdin=subprocess.DEVNULL)
     (top / "sshd_config").write_text(
         f"HostKey {top}/host\nAuthorizedKeysFile {top}/id.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
-        "PermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+        "PermitRootLogin yes\nMaxStartups 200\nSubsystem sftp internal-sftp\n"
     )
     public = " ".join((top / "host.pub").read_text().split()[:2])
     (top / "known_hosts").write_text(f"far {public}\n")

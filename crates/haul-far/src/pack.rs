@@ -1,5 +1,5 @@
 //! Compression of frames by zstd, where it makes them smaller: each by itself, or behind bytes that both ends know. How hard is tried
-//! follows from who waits for whom: a level more while the link is what takes time, one less while compressing is.
+//! follows from who waits for whom: a level more while the link is what takes time and that makes less of it, one less while compressing is.
 
 use bytes::{BufMut as _, Bytes};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,13 @@ const WORTH: usize = 20;
 /// The level to begin with, which is zstd's own, and the range in which the level follows the link: beyond it little is gained.
 const START: i32 = 3;
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=9;
+
+/// A level more is kept that leaves no more than this of what the one before left.
+const GAIN: f64 = 0.99;
+/// Windows at a new level before it is judged: the first ones still bring what was compressed before.
+const SETTLES: u32 = 2;
+/// Windows before a level is tried again that won nothing: other content may come.
+const RESTS: u32 = 32;
 
 /// The level of what is compressed while others wait.
 const QUICK: i32 = 3;
@@ -81,7 +88,12 @@ pub struct Pace {
     packing: Packing,
     /// 0: as they are.
     level: i32,
-    bytes: u64,
+    /// What the level before the one that is tried left of each byte.
+    before: Option<f64>,
+    /// So many windows go by until the next step up, or the judgement of the last one.
+    rests: u32,
+    written: u64,
+    plain: u64,
     /// The link was waited for so long, and compressing.
     link: Duration,
     work: Duration,
@@ -90,7 +102,8 @@ pub struct Pace {
 impl Pace {
     pub fn new(packing: Packing) -> Pace {
         let level = if packing.when == When::Always { packing.level.unwrap_or(START) } else { 0 };
-        Pace { packing, level, bytes: 0, link: Duration::ZERO, work: Duration::ZERO }
+        let (link, work) = (Duration::ZERO, Duration::ZERO);
+        Pace { packing, level, before: None, rests: 0, written: 0, plain: 0, link, work }
     }
 
     /// The level of the next frame of content; `None`: as it is.
@@ -103,23 +116,45 @@ impl Pace {
         self.level().map(|level| level.min(QUICK))
     }
 
-    /// Writing so many bytes took this long, and so long was waited for them to be compressed.
-    pub fn wrote(&mut self, bytes: usize, link: Duration, work: Duration) {
-        (self.bytes, self.link, self.work) = (self.bytes + bytes as u64, self.link + link, self.work + work);
-        if self.bytes < WINDOW || self.packing.when == When::Never {
+    /// Writing so many bytes, which stand for so many plain ones, took this long, and so long was waited for them to be compressed.
+    pub fn wrote(&mut self, (written, plain): (usize, usize), link: Duration, work: Duration) {
+        (self.written, self.plain) = (self.written + written as u64, self.plain + plain as u64);
+        (self.link, self.work) = (self.link + link, self.work + work);
+        if self.written < WINDOW || self.packing.when == When::Never {
             return;
         }
-        let slow = (self.bytes as f64) < SLOW * self.link.as_secs_f64();
+        let slow = (self.written as f64) < SLOW * self.link.as_secs_f64();
         self.level = match (self.packing.when, self.level) {
             (When::Slow, 0) if slow => self.packing.level.unwrap_or(START),
             (When::Slow, _) if self.link < self.work / 4 => 0,
             (_, 0) => 0,
             _ if self.packing.level.is_some() => self.level,
-            (_, level) if self.work > self.link => (level - 1).max(*LEVELS.start()),
-            (_, level) if self.work < self.link / 4 => (level + 1).min(*LEVELS.end()),
+            (_, level) if self.work > self.link => {
+                self.before = None;
+                (level - 1).max(*LEVELS.start())
+            }
+            (_, level) if self.work < self.link / 4 => self.harder(level),
             (_, level) => level,
         };
-        (self.bytes, self.link, self.work) = (0, Duration::ZERO, Duration::ZERO);
+        (self.written, self.plain, self.link, self.work) = (0, 0, Duration::ZERO, Duration::ZERO);
+    }
+
+    /// The level after this one, where there is time for a higher one: one more, unless the last one more won nothing.
+    fn harder(&mut self, level: i32) -> i32 {
+        if self.rests > 0 {
+            self.rests -= 1;
+            return level;
+        }
+        let left = self.written as f64 / self.plain.max(1) as f64;
+        if self.before.take().is_some_and(|before| left > GAIN * before) {
+            self.rests = RESTS;
+            return (level - 1).max(*LEVELS.start());
+        }
+        if level == *LEVELS.end() {
+            return level;
+        }
+        (self.before, self.rests) = (Some(left), SETTLES);
+        level + 1
     }
 }
 
@@ -233,7 +268,9 @@ mod tests {
         let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
         let run = |when, level, link, work| {
             let mut pace = Pace::new(Packing { when, level, ..Packing::default() });
-            (0..20).for_each(|_| pace.wrote(WINDOW as usize, link, work));
+            // Each level halves what is left.
+            let plain = |level: Option<i32>| (WINDOW as usize) << level.unwrap_or(0).max(0);
+            (0..30).for_each(|_| pace.wrote((WINDOW as usize, plain(pace.level())), link, work));
             pace.level()
         };
         assert_eq!(run(When::Never, None, long, short), None);
@@ -241,6 +278,23 @@ mod tests {
         assert_eq!(run(When::Slow, None, long, short), Some(9), "2 MB/s");
         assert_eq!(run(When::Always, None, short, long), Some(1));
         assert_eq!(run(When::Always, Some(-3), long, short), Some(-3));
+    }
+
+    #[test]
+    fn a_level_that_wins_nothing_is_left_and_tried_again_much_later() {
+        let mut pace = Pace::new(Packing { when: When::Always, ..Packing::default() });
+        let levels: Vec<_> = (0..70)
+            .map(|_| {
+                // Up to 5 each level leaves a tenth less.
+                let left = 0.9f64.powi(pace.level().unwrap().min(5));
+                let plain = (WINDOW as f64 / left) as usize;
+                pace.wrote((WINDOW as usize, plain), Duration::from_secs(1), Duration::from_millis(1));
+                pace.level().unwrap()
+            })
+            .collect();
+        let windows = |level| levels.iter().filter(|&&l| l == level).count();
+        assert_eq!((windows(4), windows(6), windows(7)), (3, 6, 0), "{levels:?}");
+        assert_eq!(levels.last(), Some(&5));
     }
 
     proptest! {

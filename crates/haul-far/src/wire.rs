@@ -469,7 +469,7 @@ pub async fn send(
                 let marks = Marks { packed: body.is_some(), kept };
                 let body = body.as_deref().unwrap_or(&frame.body);
                 frame.write_as(marks, body, &mut to).await?;
-                pace.wrote(body.len(), began.elapsed() + flushed, work);
+                pace.wrote((body.len(), frame.body.len()), began.elapsed() + flushed, work);
             }
         }
     }

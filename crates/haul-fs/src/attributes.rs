@@ -19,7 +19,7 @@ use haul_core::{
     key::parent,
 };
 use haul_store::{
-    Attributed, AttributesItem, CopyItem, Stored, WriteSpec,
+    Attributed, AttributesItem, CopyItem, Small, Stored, WriteSpec,
     disk::Abandoned,
     statx::{Statx, Time},
 };
@@ -94,6 +94,12 @@ impl<'a> From<&'a CopyItem> for Subject<'a> {
     }
 }
 
+impl<'a> From<&'a Small> for Subject<'a> {
+    fn from(Small { key, spec, .. }: &'a Small) -> Self {
+        Subject { from: key, to: key, mtime: spec.mtime, meta: spec.meta.as_deref() }
+    }
+}
+
 impl<'a> From<&'a AttributesItem> for Subject<'a> {
     fn from(item: &'a AttributesItem) -> Self {
         Subject { from: &item.from, to: &item.to, mtime: item.mtime, meta: item.meta.as_deref() }
@@ -137,31 +143,22 @@ impl Keeper<'_> {
         }
     }
 
-    /// Sets everything on a file that was just written under a hidden name; `source` and its facts from before it was
+    /// Sets everything on a file that was just written and has no name of its own yet; `source` and its facts from before it was
     /// read. `replaced`: the facts of what it will replace, where its own permissions stay.
     pub(super) fn new_file(
         &self,
         item: Subject<'_>,
-        (source, before): (&OwnedFd, &Statx),
+        (source, before): (&At<'_>, &Statx),
         (dir, target): (&Dir, &OwnedFd),
         replaced: Option<&Statx>,
-        mtime: Mtime,
+        mtime: Option<Mtime>,
     ) -> Result<Unkept> {
         let there = match replaced {
             Some(st) => Owned { mode: u32::from(st.stx_mode), ..fresh(0o666, self.rights) },
             None => fresh(0o100_666, self.rights),
         };
-        let times = self.times(item, before, Some(mtime));
-        self.dress_new(
-            item,
-            dir,
-            &At::Open(source.as_fd()),
-            before,
-            &At::Open(target.as_fd()),
-            there,
-            replaced.is_none(),
-            times,
-        )
+        let times = self.times(item, before, mtime);
+        self.dress_new(item, dir, source, before, &At::Open(target.as_fd()), there, replaced.is_none(), times)
     }
 
     /// The times of a new file: what metadata says goes before the source's.

@@ -2,19 +2,20 @@
 
 use super::{
     Local, attributes,
-    dir::{OfLast, Root},
+    dir::OfLast,
     error::{changed, check_file, fail, fail_close},
     hidden::{Owner, Suffix},
     meta,
     place::{self, Hidden, NewNames, Until},
     read::open_regular,
     upload,
+    xattrs::At,
 };
 use bytes::Bytes;
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
+use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, attributes::Unkept};
 use haul_store::{
-    AttributesItem, Small, Stored, WriteSpec,
-    disk::{self, Abandoned},
+    Small, Stored, WriteSpec,
+    disk::Abandoned,
     late::{self, Tells},
 };
 use rustix::io::Errno;
@@ -103,19 +104,11 @@ impl Batch<'_> {
         }
         upload::check_size(key, spec, bytes.len() as u64)?;
         let hidden = self.create(key, spec)?;
-        let stored = self.fill(file, &hidden).inspect_err(|_| {
+        self.fill(file, &hidden).inspect_err(|_| {
             if !hidden.temp.is_empty() {
                 place::discard(&hidden.dir, &hidden.temp);
             }
-        });
-        let mut stored = stored?;
-        if let (Some(keep), Some(carried)) = (&spec.keep, &spec.carried) {
-            let item = AttributesItem::carried_along(key, spec, keep, carried);
-            // It isn't looked at where attributes are carried. What is there has to get them, whoever waits.
-            let (from, waiting): (&Root, _) = (&self.local.root, disk::Waiting::default());
-            stored.unkept = attributes::of_item(self.local, from, &item, true, &waiting.watch())?.unkept;
-        }
-        Ok(stored)
+        })
     }
 
     fn create(&mut self, key: &Key, spec: &WriteSpec) -> Result<Hidden> {
@@ -133,13 +126,12 @@ impl Batch<'_> {
         let Small { key, spec, bytes } = file;
         let target = &hidden.file;
         upload::write_whole(target, bytes, spec.sparse).map_err(|e| fail(upload::OP, key, e))?;
-        let own = spec.meta.as_deref();
-        upload::set_facts(key, target, own, spec.mtime, spec.keep_setid)?;
+        let dressed = self.dress(file, hidden)?;
         let forced = if spec.fsync { rustix::fs::fsync(target) } else { Ok(()) };
         // Also after fsync, which some file systems don't know.
         let tells = self.late.get(&hidden.dir, |dir| self.local.late.tells(dir));
         forced.and_then(|()| late::ask(target, tells)).map_err(|errno| fail_close(upload::OP, key, errno))?;
-        let keep_mode = upload::takes_mode(spec, own).then_some::<&OwnedFd>(target);
+        let keep_mode = (!dressed.own_mode).then_some::<&OwnedFd>(target);
         self.local.made.publish((upload::OP, key), (&hidden.dir, key.name()), || {
             place::settle_hidden(upload::OP, key, hidden, spec, keep_mode)
         })?;
@@ -148,8 +140,31 @@ impl Batch<'_> {
         }
         // After it has its name, which moves ctime. Should this fail the file is there all the same.
         let version = meta::facts(target, meta::FACTS).ok().map(|st| meta::version(&st));
-        Ok(Stored { version, size: bytes.len() as u64, ..Stored::default() })
+        Ok(Stored { version, size: bytes.len() as u64, unkept: dressed.unkept, ..Stored::default() })
     }
+
+    /// Sets what the file is to have beside its bytes, before it has its name.
+    fn dress(&self, file: &Small, hidden: &Hidden) -> Result<Dressed> {
+        let Small { key, spec, .. } = file;
+        let meta = spec.meta.as_deref();
+        let (Some(keeper), Some(carried)) = (attributes::keeper(self.local, spec), spec.carried.as_deref()) else {
+            upload::set_facts(key, &hidden.file, meta, spec.mtime, spec.keep_setid)?;
+            return Ok(Dressed { own_mode: !upload::takes_mode(spec, meta), unkept: Unkept::default() });
+        };
+        let source = At::Carried(carried);
+        let before = source.facts(meta::FACTS).map_err(|errno| fail(upload::OP, key, errno))?;
+        let replaced = keeper.replaced(&hidden.dir, key.name());
+        let place = (&hidden.dir, &hidden.file);
+        let unkept = keeper.new_file(file.into(), (&source, &before), place, replaced.as_ref(), spec.mtime)?;
+        Ok(Dressed { own_mode: keeper.keep.private() || replaced.is_some(), unkept })
+    }
+}
+
+/// What a file has got beside its bytes.
+struct Dressed {
+    /// Its permissions are its own, not those of the file that it replaces.
+    own_mode: bool,
+    unkept: Unkept,
 }
 
 fn alone(op: &'static str, key: &Key) -> Error {

@@ -242,8 +242,8 @@ impl Batch<'_> {
                     .then(|| self.default.get(&hidden.dir, |dir| attributes::default_permissions(dir, b".")));
                 let keeper = attributes::Keeper { default, ..keeper };
                 let replaced = keeper.replaced(&hidden.dir, item.to.name());
-                stored.unkept =
-                    keeper.new_file(item.into(), (source, before), (&hidden.dir, target), replaced.as_ref(), mtime)?;
+                let (source, place) = ((&At::Open(source.as_fd()), before), (&hidden.dir, target));
+                stored.unkept = keeper.new_file(item.into(), source, place, replaced.as_ref(), Some(mtime))?;
                 own_mode = keeper.keep.private() || replaced.is_some();
             }
             (None, Some(meta)) => meta::apply(OP, &item.to, target, meta, Some(mtime), spec.keep_setid)?,
