@@ -42,7 +42,7 @@ pub mod code {
         (FILE_NOT_FOUND, "A file doesn't exist"),
         (RETRY, "A temporary error: try again"),
         (NO_RETRY, "An error that a retry won't fix, such as a change that --immutable forbids"),
-        (FATAL, "A guard refused to delete, or the job was ended (a full destination, say)"),
+        (FATAL, "A guard refused to delete, or a limit ended the job"),
         (TRANSFER_LIMIT, "--max-transfer was reached"),
         (NOTHING, "Nothing was transferred, with --error-on-no-transfer"),
         (TIME_LIMIT, "--max-duration was reached"),

@@ -295,9 +295,13 @@ impl Lister {
                 Err(Errno::NOENT) if !follow => Seen::Vanished,
                 Err(errno) => match meta::facts_at(fd, name, false, meta::FACTS) {
                     Err(Errno::NOENT) => Seen::Vanished,
-                    _ if errno == Errno::NOENT => {
-                        let error = Error::new(ErrorKind::NotFound, "list", "the symbolic link points to nothing");
-                        Seen::Failed(key.clone(), error.with_key(&key))
+                    _ if matches!(errno, Errno::NOENT | Errno::LOOP) => {
+                        let message = match errno {
+                            Errno::LOOP => "the symbolic link leads back to itself",
+                            _ => "the symbolic link points to nothing",
+                        };
+                        let error = Error::new(ErrorKind::NotFound, "list", message).with_key(&key);
+                        Seen::Failed(key, error)
                     }
                     _ => Seen::Failed(key.clone(), fail("list", &key, errno)),
                 },

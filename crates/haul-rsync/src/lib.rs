@@ -15,6 +15,7 @@ mod listing;
 mod log;
 mod meaning;
 mod merge;
+mod missing;
 mod named;
 mod opening;
 mod options;
@@ -28,6 +29,7 @@ mod stop;
 pub mod table;
 mod typed;
 mod waiting;
+mod what;
 
 pub use context::{Context, Journals};
 pub use request::Request;
@@ -222,13 +224,19 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     };
     let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
     let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
-    lines.receives(is_here(dest) && !sources.iter().any(|source| is_here(source)));
+    let receives = is_here(dest) && !sources.iter().any(|source| is_here(source));
+    lines.receives(receives);
     if options.told().flist > 0 {
         let late = options.delete_delay && options.delete == Some(DeleteWhen::After);
         let whole = matches!(options.delete, Some(DeleteWhen::Before | DeleteWhen::After)) && !late;
         let grows =
             options.recursive && !(whole || options.whole_list || options.delay_updates || options.prune_empty_dirs);
-        lines.say(if grows { "sending incremental file list" } else { "building file list ... done" });
+        lines.say(match (receives, grows) {
+            (true, true) => "receiving incremental file list",
+            (true, false) => "receiving file list ... done",
+            (false, true) => "sending incremental file list",
+            (false, false) => "building file list ... done",
+        });
     }
     check_munging(options, sources)?;
     named::check_dest(options.insecure_links, dest)?;

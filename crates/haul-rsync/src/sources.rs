@@ -7,16 +7,19 @@ use super::{
     filters::{self, Scope},
     legs::{Dest, Leg, Part},
     merge::merge,
+    missing::missing,
     opening::{self, leads_out},
     options::Options,
     sink::Lines,
     typed::{Typed, absolute, clean, folder_here, join},
+    what::{There, What, kind, look},
 };
 use futures::StreamExt as _;
 use haul_core::{Key, Listed, filter::first_match::Only};
-use haul_store::{ListRequest, Store};
+use haul_remotes::OpenOptions;
+use haul_store::{Links, ListRequest, Store};
 use rustix::{
-    fs::{FileType, Mode, OFlags},
+    fs::{Mode, OFlags},
     io::Errno,
 };
 use std::{
@@ -25,15 +28,6 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     sync::Arc,
 };
-
-/// What a source is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Dir,
-    File,
-    Link,
-    Special,
-}
 
 /// Sources of one folder.
 type Names = Vec<(Vec<u8>, What)>;
@@ -58,15 +52,19 @@ impl Planner<'_> {
         let there = self.dest(&to).await?;
         let mut jobs = Vec::new();
         if self.options.files_from.is_some() || self.options.names.is_some() || self.options.relative() {
-            self.relative(sources, &to, &mut jobs)?;
+            self.relative(sources, &to, &mut jobs).await?;
         } else {
             self.plain(sources, &to, there, &mut jobs).await?;
         }
-        if to.here() && there != Dest::Dir {
+        let has_dirs = to.here() || self.there().has_dirs(&to)?;
+        if has_dirs && there != Dest::Dir {
             alone::settle(self.options, self.ctx, &to, there, &mut jobs).await?;
         }
         alone::leave_out_empty(self.options, self.ctx, &mut jobs).await?;
         self.check_dest(&to, there, &jobs)?;
+        if has_dirs && !to.here() && there == Dest::Missing {
+            self.check_above(&to, &jobs).await?;
+        }
         // A move takes away what --delete-after would compare with: there the source's files of rules stand for those that came.
         let late = self.options.deletes_apart() && !self.options.remove_source;
         let deletes = self.options.delete.is_some() || self.options.force;
@@ -131,6 +129,26 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Refuses a destination on another machine that is missing with the directory that is to hold it.
+    async fn check_above(&self, to: &Typed, jobs: &[Leg]) -> Result<(), Refusal> {
+        if self.options.mkpath || jobs.is_empty() {
+            return Ok(());
+        }
+        let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
+        let parent = haul_core::key::parent(path);
+        if self.there().what(to, parent, true).await?.is_some() {
+            return Ok(());
+        }
+        let names_file = jobs.len() == 1 && jobs[0].alone;
+        let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, path) };
+        Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))))
+    }
+
+    /// What looks at another machine.
+    fn there(&self) -> There<'_> {
+        There { options: self.options, ctx: self.ctx }
+    }
+
     /// Says which directories of the destination's path are new.
     fn tell_made(&self, to: &Typed, names_file: bool) {
         let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
@@ -185,7 +203,7 @@ impl Planner<'_> {
     }
 
     /// Sources with the paths that they were typed with.
-    fn relative(&mut self, sources: &[OsString], to: &Typed, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
+    async fn relative(&mut self, sources: &[OsString], to: &Typed, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
         let mut groups: Vec<(Typed, Vec<Named>)> = Vec::new();
         let mut add = |root: Typed, name: Named| match groups.iter_mut().find(|(there, _)| *there == root) {
             Some((_, names)) => names.push(name),
@@ -248,6 +266,9 @@ impl Planner<'_> {
             }
             if names.is_empty() && !dot {
                 continue;
+            }
+            if !root.here() {
+                self.tell_missing(&root, &names).await?;
             }
             let whole = names.iter().any(|named| named.name.is_empty());
             let top = whole || dot;
@@ -320,12 +341,29 @@ impl Planner<'_> {
         true
     }
 
-    fn missing(&mut self, path: &[u8]) {
+    /// Says which names a source on another machine doesn't have. One that can't be listed is told of by its job.
+    async fn tell_missing(&mut self, root: &Typed, names: &[Named]) -> Result<(), Refusal> {
         if self.options.ignore_missing {
-            return;
+            return Ok(());
         }
-        let path = absolute(path);
-        let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(&path)).into_owned();
+        let links = if self.options.copy_links { Links::Follow } else { Links::Keep };
+        let options = OpenOptions { links, ..opening::looked_at(self.options) };
+        let Ok(store) = self.ctx.open_as(&root.word(&root.path), &options) else { return Ok(()) };
+        let names: Vec<Vec<u8>> = names.iter().map(|named| named.name.clone()).collect();
+        for name in missing(&store, &names).await? {
+            self.tell_of_missing(root.below(&name).as_bytes());
+        }
+        Ok(())
+    }
+
+    fn missing(&mut self, path: &[u8]) {
+        if !self.options.ignore_missing {
+            self.tell_of_missing(&absolute(path));
+        }
+    }
+
+    fn tell_of_missing(&mut self, path: &[u8]) {
+        let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
         self.lines.complain(&format!("link_stat \"{shown}\" failed: No such file or directory (2)"));
         self.lines.trouble(|trouble| trouble.partial += 1);
         self.incomplete = true;
@@ -339,18 +377,22 @@ impl Planner<'_> {
         jobs: &mut Vec<Leg>,
     ) -> Result<(), Refusal> {
         let mut taken: Vec<(Typed, What)> = Vec::new();
-        for source in sources {
-            let typed = Typed::parse(source)?;
+        for typed in self.expanded(sources).await? {
             let what = match typed.here() {
                 true => self.kind(&typed.path, typed.contents()),
-                false if self.open(&typed, &typed.path).await?.1.is_some() => Some(What::File),
-                false => Some(What::Dir),
+                false => self.kind_there(&typed).await?,
             };
             let what = match what {
                 Some(What::Link) if !self.options.links => What::Special,
                 Some(what) => what,
-                None => {
+                None if typed.here() => {
                     self.missing(&typed.path);
+                    continue;
+                }
+                None => {
+                    if !self.options.ignore_missing {
+                        self.tell_of_missing(typed.word(&typed.path).as_bytes());
+                    }
                     continue;
                 }
             };
@@ -393,9 +435,45 @@ impl Planner<'_> {
         }
         let alone = folders.len() == 1 && folders[0].1.len() == 1 && jobs.is_empty();
         for (folder, names) in folders {
-            jobs.push(self.of_folder(folder, names, to, there, alone));
+            jobs.push(self.of_folder(folder, names, to, there, alone).await?);
         }
         Ok(())
+    }
+
+    /// The sources, each with what its wildcards stand for: this machine's shell has done so for what is here.
+    async fn expanded(&self, sources: &[OsString]) -> Result<Vec<Typed>, Refusal> {
+        let mut all = Vec::new();
+        for source in sources {
+            let typed = Typed::parse(source)?;
+            match typed.here() {
+                true => all.push(typed),
+                false => {
+                    let paths = self.there().expanded(&typed).await?;
+                    all.extend(paths.into_iter().map(|path| Typed { path, ..typed.clone() }));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// What a source on another machine is.
+    async fn kind_there(&self, typed: &Typed) -> Result<Option<What>, Refusal> {
+        let there = self.there();
+        if !there.has_dirs(typed)? {
+            let is_file = self.open(typed, &typed.path).await?.1.is_some();
+            return Ok(Some(if is_file { What::File } else { What::Dir }));
+        }
+        if typed.contents() {
+            return Ok(Some(What::Dir));
+        }
+        let what = there.what(typed, &typed.path, self.options.copy_links).await?;
+        if what != Some(What::Link) {
+            return Ok(what);
+        }
+        let target = there.what(typed, &typed.path, true).await?;
+        let follows = self.options.copy_dirlinks && target == Some(What::Dir)
+            || self.options.copy_unsafe_links && there.leads_out(typed, &typed.path).await?;
+        Ok(if follows { target } else { what })
     }
 
     /// Some names of a folder, below the destination's root.
@@ -407,14 +485,14 @@ impl Planner<'_> {
         Leg { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole, alone: false }
     }
 
-    /// True when the destination, here, has something of this name that is no directory of its own.
-    fn is_other_there(&self, to: &Typed, name: &[u8]) -> bool {
-        to.here() && kind(&join(&to.path, name), false).is_some_and(|what| what != What::Dir)
-    }
-
-    /// True for a directory that the destination, here, lacks where nothing new comes.
-    fn stays_out(&self, to: &Typed, name: &[u8]) -> bool {
-        self.options.existing && to.here() && kind(&join(&to.path, name), false).is_none()
+    /// What the destination has under a name, itself; `None` where it has nothing or knows no directories.
+    async fn in_dest(&self, to: &Typed, name: &[u8]) -> Result<Option<What>, Refusal> {
+        let path = join(&to.path, name);
+        match to.here() {
+            true => Ok(kind(&path, false)),
+            false if self.there().has_dirs(to)? => self.there().what(to, &path, false).await,
+            false => Ok(None),
+        }
     }
 
     /// What a source here is; `contents`: what is in it is meant.
@@ -436,16 +514,29 @@ impl Planner<'_> {
         }
     }
 
-    fn of_folder(&self, folder: Typed, names: Names, to: &Typed, there: Dest, alone: bool) -> Leg {
+    async fn of_folder(
+        &self,
+        folder: Typed,
+        names: Names,
+        to: &Typed,
+        there: Dest,
+        alone: bool,
+    ) -> Result<Leg, Refusal> {
         let others: Vec<Vec<u8>> = names.iter().map(|(name, _)| name.clone()).collect();
         let root = folder.here().then(|| absolute(&folder.path));
         let scope = Scope { root, bare_root: true, others, ..Scope::default() };
-        match names.as_slice() {
-            // What is there is replaced, or followed within the destination (-K), or isn't to be made: not what a job's
-            // folder is.
-            [(name, What::Dir)]
-                if self.options.recursive && !self.is_other_there(to, name) && !self.stays_out(to, name) =>
-            {
+        let has = match names.as_slice() {
+            [(name, What::Dir)] if self.options.recursive => self.in_dest(to, name).await?,
+            _ => None,
+        };
+        // What is no directory is replaced, or followed within the destination (-K); what is missing may not be made: that isn't what a
+        // job's folder is.
+        let is_folder = match has {
+            Some(what) => what == What::Dir,
+            None => !self.options.existing || !to.here() && !self.there().has_dirs(to)?,
+        };
+        Ok(match names.as_slice() {
+            [(name, What::Dir)] if self.options.recursive && is_folder => {
                 let prefix = [name, &b"/"[..]].concat();
                 let (src, dst) = (folder.below(name), to.below(name));
                 Leg {
@@ -482,7 +573,7 @@ impl Planner<'_> {
                 let names = names.iter().map(|(name, _)| name.clone()).collect();
                 self.of_names(&folder, names, to, scope.others)
             }
-        }
+        })
     }
 }
 
@@ -541,21 +632,6 @@ fn collapsed(path: &[u8]) -> Vec<u8> {
         }
     }
     parts.join(&b'/')
-}
-
-fn kind(path: &[u8], follow: bool) -> Option<What> {
-    look(path, follow).ok()
-}
-
-fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
-    let path = if path.is_empty() { b"." } else { path };
-    let st = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }?;
-    Ok(match FileType::from_raw_mode(st.st_mode) {
-        FileType::Directory => What::Dir,
-        FileType::RegularFile => What::File,
-        FileType::Symlink => What::Link,
-        _ => What::Special,
-    })
 }
 
 /// An error of the system as rsync tells it: its words and its number.

@@ -97,17 +97,20 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
     parts.collect::<Vec<_>>().join(&b'/')
 }
 
-/// A path that is relative to the destination, as rsync takes `--link-dest` and the like.
+/// A path at the destination, and relative to it where it isn't absolute, as rsync takes `--link-dest` and the like.
 ///
 /// Errors: what can't be meant.
 pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusal> {
     let typed = Typed::parse(OsStr::from_bytes(path))?;
-    let base = if !typed.here() || path.starts_with(b"/") {
-        typed
-    } else {
-        let to = Typed::parse(dest)?;
-        let path = join(&to.path, path);
-        Typed { path, ..to }
+    let to = Typed::parse(dest)?;
+    let base = match (typed.here(), path.starts_with(b"/")) {
+        (false, _) => typed,
+        // It is on the destination's machine.
+        (true, true) => Typed { path: path.to_vec(), ..to },
+        (true, false) => {
+            let path = join(&to.path, path);
+            Typed { path, ..to }
+        }
     };
     Ok(base.below(into))
 }

@@ -1,34 +1,78 @@
 //! Standard output, buffered, for any bytes.
 
 use anyhow::Result;
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 64 << 10;
 
 /// Buffered standard output. It must be finished: what is left when it is dropped may be lost without a word.
-pub struct Out(BufWriter<Stdout>);
+pub struct Out {
+    to: BufWriter<Stdout>,
+    /// Names are among what is written, and a terminal shows it: what a store or a file name holds must not draw there.
+    tamed: bool,
+}
 
 impl Out {
-    /// Standard output.
+    /// Standard output for text with names in it. A terminal gets `U+FFFD` in place of control characters but line breaks and tabs.
     pub fn stdout() -> Self {
-        Out(BufWriter::with_capacity(BUFFER, io::stdout()))
+        Out { tamed: io::stdout().is_terminal(), ..Out::of_content() }
     }
 
-    /// Writes bytes as they are.
+    /// Standard output for the content of files, which goes as it is.
+    pub fn of_content() -> Self {
+        Out { to: BufWriter::with_capacity(BUFFER, io::stdout()), tamed: false }
+    }
+
+    /// Writes whole lines, or content.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        Ok(self.0.write_all(bytes)?)
+        Ok(self.write_all(bytes)?)
     }
 
-    /// Writes text and then a key, byte for byte, and ends the line.
+    /// Writes text and then a key, and ends the line.
     pub fn line(&mut self, text: &str, key: &[u8]) -> Result<()> {
-        self.0.write_all(text.as_bytes())?;
-        self.0.write_all(key)?;
-        Ok(self.0.write_all(b"\n")?)
+        self.to.write_all(text.as_bytes())?;
+        match self.tamed {
+            true => self.to.write_all(tamed(key, &[]).as_bytes())?,
+            false => self.to.write_all(key)?,
+        }
+        Ok(self.to.write_all(b"\n")?)
     }
 
     /// Sends out what is gathered.
     pub fn flush(&mut self) -> Result<()> {
-        Ok(self.0.flush()?)
+        Ok(self.to.flush()?)
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.tamed {
+            true => self.to.write_all(tamed(bytes, &['\n', '\t']).as_bytes())?,
+            false => self.to.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Text without control characters but these.
+fn tamed(bytes: &[u8], but: &[char]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|c| if c.is_control() && !but.contains(&c) { '\u{FFFD}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_name_holds_draws_nothing() {
+        let name = b"a\x1b]0;title\x07b\x9b2J\nc\rd\tme\xc2\x9b";
+        assert_eq!(tamed(name, &[]), "a\u{FFFD}]0;title\u{FFFD}b\u{FFFD}2J\u{FFFD}c\u{FFFD}d\u{FFFD}me\u{FFFD}");
+        assert_eq!(tamed(b"name\x07\tsize\n", &['\n', '\t']), "name\u{FFFD}\tsize\n");
     }
 }

@@ -38,6 +38,7 @@ mod transfer;
 pub use budget::{STREAMS, questions};
 pub use cx::{Cancel, Confirm, Cx};
 pub use list::{ListOptions, list};
+pub use namesakes::target as link_target;
 pub use plan::{Steps, plan};
 pub use report::{Report, Totals};
 pub use run::{run, run_one, run_part};

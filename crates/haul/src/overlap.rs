@@ -35,6 +35,11 @@ pub fn check(cx: &Cx, verb: Verb) -> Result<()> {
     Ok(())
 }
 
+/// True when source and destination are one place.
+pub fn is_one_place(cx: &Cx) -> bool {
+    places(&cx.src, &cx.dst).iter().any(|(src, dst)| src == dst)
+}
+
 /// Checks what another job of the same run is yet to read against a destination in which a job before it deletes or replaces,
 /// wherever `filter` lets that one come.
 ///

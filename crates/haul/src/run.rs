@@ -17,7 +17,7 @@ use crate::{
 };
 use futures::future::LocalBoxFuture;
 use haul_core::{
-    Error, ErrorKind, Key, Result,
+    ErrorKind, Key,
     job::{Cutoff, DeleteWhen, Job, Lookup, Verb},
 };
 use std::{
@@ -106,32 +106,31 @@ impl Run {
         self.ledger.close()
     }
 
-    /// Errors: the task must not be begun.
-    fn check(&self, task: Task<'_>) -> Result<()> {
-        match task {
-            Task::Whole => overlap::check(&self.cx, self.job.verb)?,
-            Task::One { from, to } => self.check_two_places(from, to)?,
+    /// False when the task must not be begun or there is nothing to do, which is told.
+    fn may_begin(&self, task: Task<'_>) -> bool {
+        if self.job.verb != Verb::Sync && self.is_one_place(task) {
+            let place = self.cx.src.locator();
+            self.ledger.notice(None, format!("Nothing to do: source and destination are the same: {place}"));
+            return false;
         }
-        overlap::check_backup(&self.cx, &self.job)
+        let parts = if let Task::Whole = task { overlap::check(&self.cx, self.job.verb) } else { Ok(()) };
+        let checked = parts.and_then(|()| overlap::check_backup(&self.cx, &self.job));
+        checked.map_err(|error| self.ledger.error(error)).is_ok()
     }
 
-    fn check_two_places(&self, from: &Key, to: &Key) -> Result<()> {
-        let same_place = match (&self.cx.src.caps().domain, &self.cx.dst.caps().domain) {
-            (Some(a), Some(b)) => a == b,
-            _ => false,
-        };
-        if same_place && from == to {
-            let message = format!("source and destination are the same file: {}", self.cx.src.locator());
-            return Err(Error::new(ErrorKind::Invalid, "start", message).with_key(from));
+    fn is_one_place(&self, task: Task<'_>) -> bool {
+        match task {
+            Task::Whole => overlap::is_one_place(&self.cx),
+            Task::One { from, to } => match (&self.cx.src.caps().domain, &self.cx.dst.caps().domain) {
+                (Some(a), Some(b)) => a == b && from == to,
+                _ => false,
+            },
         }
-        Ok(())
     }
 
     /// Tells what [`Run::execute`] would do, in one walk.
     async fn tell(&self, task: Task<'_>) {
-        if let Err(error) = self.check(task) {
-            self.ledger.error(error);
-        } else {
+        if self.may_begin(task) {
             let dry_run = Arc::new(DryRun::new(&self.job, &self.cx, &self.ledger, &self.planner));
             match task {
                 Task::Whole => self.tell_whole(&dry_run).await,
@@ -161,10 +160,10 @@ impl Run {
     /// Does the task.
     async fn execute(&self, task: Task<'_>) {
         let executor = Arc::new(self.executor());
-        match (self.check(task), task) {
-            (Err(error), _) => self.ledger.error(error),
-            (Ok(()), Task::Whole) => self.execute_whole(&executor).await,
-            (Ok(()), Task::One { from, to }) => {
+        match task {
+            _ if !self.may_begin(task) => {}
+            Task::Whole => self.execute_whole(&executor).await,
+            Task::One { from, to } => {
                 self.one(from, to, &executor).await;
                 executor.clear_stages().await;
                 executor.moved.delete(true).await;

@@ -48,7 +48,7 @@ async fn print(args: Args, ctx: &Context) -> Result<Outcome> {
     let window = window(&args)?;
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
-    let mut sink = Sink { out: Out::stdout(), discard: args.discard };
+    let mut sink = Sink { out: Out::of_content(), discard: args.discard };
     let mut failures = Failures::default();
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };

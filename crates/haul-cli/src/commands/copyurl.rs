@@ -234,7 +234,7 @@ async fn exists(dst: &Arc<dyn Store>, key: &Key) -> Result<bool, Error> {
 
 /// The bytes on standard output.
 async fn to_output(url: &str, ctx: &Context) -> Result<Outcome> {
-    let mut out = Out::stdout();
+    let mut out = Out::of_content();
     let mut stream = find(url, ctx).await?.stream()?;
     while let Some(piece) = stream.next().await {
         out.bytes(&piece?)?;

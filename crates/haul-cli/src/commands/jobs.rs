@@ -10,12 +10,12 @@ use crate::{
     journal, print,
     show::go_time,
 };
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use haul::journal::{Half, JobId, JobInfo, Journal, Unfinished, unfinished};
 use haul_core::{Error, ErrorKind, Key, Retry, units::size_text};
 use haul_store::{Store, offered};
 use jiff::tz::TimeZone;
-use std::{path::PathBuf, sync::Arc};
+use std::{ffi::OsStr, path::PathBuf, sync::Arc};
 
 /// List interrupted jobs
 #[derive(clap::Args, Debug)]
@@ -149,10 +149,19 @@ async fn clean_one(id: &JobId, journal: Journal, is_named: bool, ctx: &Context) 
 }
 
 /// The store of a job's destination, as the job opened it.
+///
+/// Errors: the job can't be run again; of rsync's jobs, its folder is another machine's.
 fn destination(id: &JobId, job: &JobInfo, ctx: &Context) -> Result<Arc<dyn Store>> {
     let given = resume::again(id, job, Vec::new())?;
-    let typed = given.cli.command.destination().unwrap_or_default().to_os_string();
+    let typed = given.cli.command.destination().map(OsStr::to_os_string);
     let there = ctx.beside(given.cli.flags, given.backends, given.line)?;
+    let Some(typed) = typed else {
+        // One of the words of rsync or dcp may be several jobs: each notes its own folder.
+        if job.dst.starts_with('/') {
+            return there.open(OsStr::new(&job.dst));
+        }
+        return Err(anyhow!("what it left lies at another machine: run it again, and it goes on (haul resume {id})"));
+    };
     if job.names_file { Ok(there.open_parent(&typed)?.0) } else { there.open(&typed) }
 }
 

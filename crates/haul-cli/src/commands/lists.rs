@@ -1,5 +1,6 @@
 //! Lists of files by how the two sides compare, as rclone writes them: of `check`, and of the jobs that copy.
 
+use crate::show::out::Out;
 use anyhow::{Context as _, Result};
 use haul::check::Found;
 use haul_core::{
@@ -64,19 +65,19 @@ impl JobLists {
     }
 }
 
-type Out = Option<BufWriter<Box<dyn Write + Send>>>;
+type List = Option<BufWriter<Box<dyn Write + Send>>>;
 
-fn create(path: Option<&Path>) -> Result<Out> {
+fn create(path: Option<&Path>) -> Result<List> {
     let Some(path) = path else { return Ok(None) };
     if path.as_os_str() == "-" {
-        return Ok(Some(BufWriter::new(Box::new(std::io::stdout()))));
+        return Ok(Some(BufWriter::new(Box::new(Out::stdout()))));
     }
     #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
     let file = File::create(path).with_context(|| format!("can't create {}", path.display()))?;
     Ok(Some(BufWriter::new(Box::new(file))))
 }
 
-fn line(out: &mut Out, key: &Key) -> std::io::Result<()> {
+fn line(out: &mut List, key: &Key) -> std::io::Result<()> {
     let Some(out) = out else { return Ok(()) };
     out.write_all(key.stored())?;
     out.write_all(b"\n")
@@ -84,12 +85,12 @@ fn line(out: &mut Out, key: &Key) -> std::io::Result<()> {
 
 /// The lists that were asked for.
 pub struct Writers {
-    combined: Out,
-    differ: Out,
-    matching: Out,
-    missing_on_src: Out,
-    missing_on_dst: Out,
-    error: Out,
+    combined: List,
+    differ: List,
+    matching: List,
+    missing_on_src: List,
+    missing_on_dst: List,
+    error: List,
 }
 
 impl Writers {
@@ -128,7 +129,7 @@ impl Writers {
     }
 }
 
-fn flush(out: Out) -> Result<()> {
+fn flush(out: List) -> Result<()> {
     out.map_or(Ok(()), |mut out| out.flush()).context("can't write the list of files")
 }
 
@@ -140,7 +141,7 @@ pub struct Listing {
 
 struct State {
     writers: Option<Writers>,
-    dest_after: Out,
+    dest_after: List,
     /// Transfers under way.
     moving: HashMap<StepId, Key>,
     /// Files that a transfer is to replace.

@@ -373,6 +373,11 @@ impl Command {
         }
     }
 
+    /// True for what `resume` can run again.
+    pub fn is_job(&self) -> bool {
+        self.destination().is_some() || matches!(self, Command::Rsync(_) | Command::Dcp(_))
+    }
+
     /// True when the command's own flags say that symlinks are copied as such (`--archive`).
     pub fn keeps_links(&self) -> bool {
         use Command::{Copy, Copyto, Moveto, Mv, Sync};

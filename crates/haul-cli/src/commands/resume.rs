@@ -67,7 +67,7 @@ pub fn again(id: &JobId, job: &JobInfo, more: Vec<OsString>) -> Result<Given> {
     let (own_flags, command) = own.split_at(flags);
     let line = [&[OsString::from("haul")], own_flags, &more, command].concat();
     match parse(line, Choice::Auto) {
-        Ok(Parsed::Run(given)) if given.cli.command.destination().is_some() => Ok(*given),
+        Ok(Parsed::Run(given)) if given.cli.command.is_job() => Ok(*given),
         Ok(_) => Err(anyhow!("job {id}: its journal holds no job's command")),
         Err(e) => Err(anyhow!("job {id}: {}", e.0)),
     }

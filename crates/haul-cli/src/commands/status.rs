@@ -151,7 +151,7 @@ impl Tally {
     fn new(args: &Args, next: Arc<dyn Sink>) -> Result<Self> {
         let combined: Option<Box<dyn Write + Send>> = match &args.combined {
             None => None,
-            Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stdout())),
+            Some(path) if path.as_os_str() == "-" => Some(Box::new(Out::stdout())),
             #[expect(clippy::disallowed_methods, reason = "a file that the user named for output")]
             Some(path) => {
                 Some(Box::new(File::create(path).with_context(|| format!("can't create {}", path.display()))?))

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use haul_core::{
     job::{
         Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Elsewhere, Existing, Fsync, Job, Limits, Listing,
-        Lookup, Mounts, Order, OrderBy, Pace, Publish, RenameBy, Times, Write,
+        Lookup, Mounts, Order, OrderBy, OtherKinds, Pace, Publish, RenameBy, Times, Write,
     },
     part::Part,
     units::Size,
@@ -265,6 +265,8 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
         existing: Existing {
             ignore: copy.ignore_existing,
             only: copy.existing,
+            // A symlink that is one isn't what it leads to.
+            other_kinds: if meta.links { OtherKinds::Replace } else { OtherKinds::Stay },
             update: copy.update,
             immutable: copy.immutable,
             backup_suffix: backup_suffix(sync)?,

@@ -1,6 +1,7 @@
 //! The real binary between two folders: killed at any moment, with a source that moves under it, onto a disk that is full; and
 //! what it may cost in system calls and memory, which don't depend on the machine.
 
+use crate::meeting::{meeting, shown};
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder::{self, assert_same, noise, write},
@@ -363,5 +364,49 @@ fn memory_does_not_grow_with_the_number_of_files() {
         let (code, kib) = peak(lab.haul_command(&["copy", "@src", "@dst"]));
         assert_eq!(code, 0);
         assert!(kib < 80 << 10, "{kib} KiB");
+    }
+}
+
+/// A symlink that is kept as one is no directory: nothing is written to where it leads, and it makes way for what the source has.
+#[test]
+fn where_links_are_kept_each_kind_makes_way_for_each_other() {
+    for words in [&["sync", "-l"][..], &["sync", "-a"], &["sync", "-a", "--delete-before"], &["sync", "-a", "-c"]] {
+        let lab = Lab::new(HAUL);
+        meeting(&lab.path(""));
+        lab.haul(&[words, &["@s", "@d"]].concat()).ok();
+        let (mut src, mut dst) = (shown(&lab.path("s")), shown(&lab.path("d")));
+        if words.contains(&"-l") {
+            // Special files and empty directories are copied with -a alone.
+            src.retain(|line| !line.ends_with(" special") && !line.starts_with("edir-"));
+            dst.retain(|line| !line.starts_with("fifo-") && !line.starts_with("edir-"));
+        }
+        assert_eq!(src, dst, "{words:?}");
+        let before = shown(&lab.path("d"));
+        lab.haul(&[words, &["@s", "@d"]].concat()).ok();
+        assert_eq!(shown(&lab.path("d")), before);
+    }
+    // What no copy may delete is told, and nothing goes to where a link leads.
+    let lab = Lab::new(HAUL);
+    meeting(&lab.path(""));
+    let ran = lab.haul(&["copy", "-a", "@s", "@d"]);
+    assert_ne!(ran.code, 0, "{}", ran.err);
+    let there = shown(&lab.path("d"));
+    for has in ["zd/kept kept", "file-dir/in d", "dir-dlink/in s", "link-dlink -> nowhere-s", "extra-dlink -> zd"] {
+        assert!(there.contains(&has.to_owned()), "{has} isn't in {there:#?}\n{}", ran.err);
+    }
+    assert!(!there.iter().any(|line| line.starts_with("zd/in")), "{there:#?}");
+}
+
+#[test]
+fn a_snapshot_is_restored_over_links_to_directories() {
+    for delete in [&[][..], &["--delete"]] {
+        let lab = Lab::new(HAUL);
+        write(&lab.path("s/v1/f"), b"one", TIME);
+        write(&lab.path("s/current/f"), b"two-newer", TIME);
+        write(&lab.path("d/v1/f"), b"one", TIME);
+        std::os::unix::fs::symlink("v1", lab.path("d/current")).unwrap();
+        lab.haul(&["snapshot", "push", "@s", "@store", "n"]).ok();
+        lab.haul(&[&["snapshot", "pull", "@store", "n", "@d"], delete].concat()).ok();
+        assert_eq!(shown(&lab.path("d")), shown(&lab.path("s")), "{delete:?}");
     }
 }

@@ -38,6 +38,7 @@ mod logins;
 mod logs;
 mod max_transfer;
 mod meanwhile;
+mod meeting;
 mod messages;
 #[cfg(feature = "ncdu")]
 mod ncdu;

@@ -104,12 +104,7 @@ fn mistakes_about_local_folders() {
         &["Failed to start: the source @src/d is inside the destination @src: exclude it with a filter"],
     );
     assert_says(&lab, &["sync", "@src", "@src"], 1, &["Failed to start: source and destination are the same: @src"]);
-    assert_says(
-        &lab,
-        &["copyto", "@src/f", "@src/f"],
-        1,
-        &["f: Failed to start: source and destination are the same file: @src"],
-    );
+    assert_says(&lab, &["moveto", "@src/f", "@src/f"], 0, &[]);
     assert_says(&lab, &["copy", "@none", "@dst"], 3, &["Failed to stat: @none: no such file or directory"]);
     assert_says(&lab, &["copyto", "@src/none", "@dst/f"], 3, &["Failed to stat: @src/none: no such file or directory"]);
     let nothing = ["haul: @none: no such file or directory (check the spelling, or create it with haul mkdir)"];

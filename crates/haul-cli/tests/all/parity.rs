@@ -483,7 +483,7 @@ fn a_move_moves_what_a_copy_copies() {
     lab.haul(&["moveto", "@t/src/not-there.txt", "@t/dst/x"]).code(3);
 }
 
-/// haul differs: rclone takes paths as they are written.
+/// haul differs: rclone takes paths as they are written. As with rclone only a sync of a folder with itself is an error.
 #[test]
 fn two_ways_to_one_folder_are_one_folder() {
     let lab = Lab::new(HAUL);
@@ -491,13 +491,13 @@ fn two_ways_to_one_folder_are_one_folder() {
     link(&lab.path(""), "way", "src");
     for there in ["@src", "@src/", "@src/../src", "@not-there/../src", "@way", "@way/."] {
         for verb in ["copy", "sync", "move"] {
-            let ran = lab.haul(&[verb, "@src", there]).code(1);
+            let ran = lab.haul(&[verb, "@src", there]).code(i32::from(verb == "sync"));
             assert!(ran.err.contains("source and destination are the same: "), "{verb} to {there}: {}", ran.err);
             assert!(lab.path("src/f").exists(), "{verb} to {there} lost the file");
         }
     }
     let ran = lab.haul(&["move", "@src", "@way/deeper"]).code(1);
     assert!(ran.err.contains(" is inside the source "), "{}", ran.err);
-    lab.haul(&["moveto", "@src/f", "@way/f"]).code(1);
+    lab.haul(&["moveto", "@src/f", "@way/f"]).ok();
     assert!(lab.path("src/f").exists() && !lab.path("not-there").exists());
 }

@@ -136,7 +136,10 @@ impl Planner {
 
     /// What the source has under this name and is to be copied, if anything.
     pub(super) async fn in_its_place(&self, dst: &Entry) -> Option<Entry> {
-        if !self.job.existing.other_kinds.are_replaced() || !self.cx.src.caps().files {
+        let src = &self.cx.src;
+        if !self.job.existing.other_kinds.are_replaced()
+            || !src.caps().files && !self.names.may_hold(src, dst.key.path()).await
+        {
             return None;
         }
         let mut found = None;

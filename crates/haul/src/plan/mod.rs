@@ -12,6 +12,7 @@ mod links;
 mod one;
 mod renamed;
 mod sides;
+mod source_names;
 mod steps;
 
 use crate::{
@@ -66,6 +67,8 @@ pub(crate) struct Planner {
     dying: Mutex<Option<Key>>,
     /// Source and destination are proved to be different places.
     apart: tokio::sync::Mutex<bool>,
+    /// Which names the source has, where it isn't here.
+    names: source_names::SourceNames,
     /// What may pause the walk, and hears how far it came.
     reins: Option<Reins>,
 }
@@ -162,6 +165,7 @@ impl Planner {
             new: Mutex::default(),
             dying: Mutex::default(),
             apart: tokio::sync::Mutex::default(),
+            names: source_names::SourceNames::default(),
             reins: None,
         }
     }

@@ -226,7 +226,9 @@ impl Mover {
     /// Ends a transfer that failed: what the next attempt or run can go on with is kept, all else removed.
     pub(super) async fn give_up(&self, upload: Box<dyn Upload>, track: Option<Track>, error: Error) -> Error {
         let Some(Track { journal, write }) = track else { return abort(upload, error).await };
-        if may_pass(&error) && journal.has_parts(write) {
+        // What can't be found may only be out of reach, with the connection that broke: whoever goes on with it asks for it.
+        let may_be_there = may_pass(&error) || error.kind() == ErrorKind::NotFound && error.op() == "write";
+        if may_be_there && journal.has_parts(write) {
             journal.kept(write);
             return error;
         }

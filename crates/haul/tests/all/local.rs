@@ -323,7 +323,7 @@ async fn roots_that_would_eat_themselves_are_refused() {
         let cx = Cx { dst: open(&b.path(dst)), ..b.cx() };
         async move { haul::run(Job::new(verb), cx).await.errors.first().map(|e| e.to_string()) }
     };
-    assert!(refused("src", Verb::Copy).await.unwrap().contains("are the same"));
+    assert!(refused("src", Verb::Sync).await.unwrap().contains("are the same"));
     assert!(refused("src/in", Verb::Copy).await.unwrap().contains("is inside the source"));
     assert!(refused("", Verb::Sync).await.unwrap().contains("is inside the destination"));
     assert_eq!(b.tree("src"), ["a=a"]);

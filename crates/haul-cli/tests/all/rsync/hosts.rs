@@ -1,12 +1,12 @@
 //! Hosts by ssh, beside rsync over the same sshd, which needs no port.
 
+use crate::meeting::{dated, make, meeting, shown};
 use haul_testkit::{
     folder::{self, noise, write},
     lab::{Lab, Ran},
     peers,
     sshd::{Setup, Sshd},
 };
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, symlink},
@@ -72,19 +72,6 @@ fn before(root: &Path) {
     write(&root.join("extra/deep"), b"extra", TIME);
     write(&root.join("large"), &noise(98, 2 * MIB), TIME - 1_000_000_000);
     dated(root, TIME - 9_000_000_000);
-}
-
-/// Gives all that is no file a time, so that it doesn't hang on the second in which a test runs.
-fn dated(path: &Path, ns: u64) {
-    let kind = fs::symlink_metadata(path).expect("it is there").file_type();
-    if kind.is_dir() {
-        fs::read_dir(path).expect("read").for_each(|entry| dated(&entry.expect("read").path(), ns));
-    }
-    if !kind.is_file() {
-        let time = Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
-        let times = Timestamps { last_access: time, last_modification: time };
-        utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).expect("set");
-    }
 }
 
 /// Lines without what differs between two runs: bytes on the wire and rates, in an order that both have.
@@ -255,6 +242,49 @@ fn from_a_host_to_a_host_it_goes_through_here() {
 }
 
 #[test]
+fn names_that_a_host_does_not_have_are_told_and_then_nothing_is_deleted() {
+    let Some(room) = Room::new() else { return };
+    if peers::need("rsync").is_none() {
+        return;
+    }
+    tree(&room.lab.path("src"));
+    symlink("nowhere", room.lab.path("src/dangling")).expect("made");
+    let list = room.lab.path("list").display().to_string();
+    let all = "1\nlarge\nlink\ndangling\nempty\nx.o\n2/f 2é\n";
+    for (names, words, code) in [
+        (all.to_owned(), &["-ai"][..], 0),
+        (all.to_owned(), &["-ai", "--exclude=*.o"], 0),
+        (format!("{all}gone\n2/gone\nno/such\n"), &["-ai"], 23),
+        (format!("{all}gone\n"), &["-ai", "--ignore-missing-args"], 0),
+    ] {
+        fs::write(&list, &names).expect("written");
+        let run = |who: &str| {
+            let dst = room.lab.path(who);
+            let _ = fs::remove_dir_all(&dst);
+            write(&dst.join("extra"), b"extra", TIME);
+            write(&dst.join("1/extra"), b"extra", TIME);
+            let from = format!("--files-from={list}");
+            let (src, to) = (room.far("src"), dst.display().to_string());
+            let words = [words, &[&from, &src, &to]].concat();
+            let ran = if who == "rsync" { room.rsync(&words) } else { room.haul(&words) };
+            let complaints = ran.err.lines().filter(|line| line.contains("link_stat")).count();
+            (ran.code, complaints, folder::read(&dst))
+        };
+        let (theirs, ours) = (run("rsync"), run("haul"));
+        assert_eq!((theirs.0, theirs.1), (code, ours.1), "{words:?} {names:?}");
+        assert_eq!(ours.0, code, "{words:?} {names:?}");
+        folder::assert_same(&theirs.2, &ours.2, &format!("{words:?} {names:?}"));
+    }
+    // rsync begins to delete before it knows.
+    let dst = room.lab.path("haul");
+    write(&dst.join("1/extra"), b"extra", TIME);
+    fs::write(&list, format!("{all}gone\n")).expect("written");
+    let from = format!("--files-from={list}");
+    room.haul(&["-rt", "--delete", &from, &room.far("src"), &dst.display().to_string()]).code(23);
+    assert!(dst.join("1/extra").exists());
+}
+
+#[test]
 fn what_leads_nowhere_is_told_with_rsyncs_codes() {
     let Some(room) = Room::new() else { return };
     write(&room.lab.path("s/a"), b"a", TIME);
@@ -302,4 +332,114 @@ fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
     assert!(said.contains("\nhaul rsync: attributes of files are kept between file systems only"), "{said}");
     let files = |name: &str| folder::files(&folder::read(&room.lab.path(name)));
     folder::assert_same(&files("src"), &files("dst"), "by SFTP");
+}
+
+#[test]
+fn what_is_of_another_kind_makes_way_as_with_rsync() {
+    let Some(room) = Room::new() else { return };
+    if peers::need("rsync").is_none() {
+        return;
+    }
+    for words in [
+        &["-a", "--delete"][..],
+        &["-a", "--delete", "-c"],
+        &["-a"],
+        &["-r", "--delete"],
+        &["-rl", "--delete-after"],
+        &["-a", "--force"],
+        &["-a", "-b", "--delete", "--backup-dir=../bk"],
+    ] {
+        for up in [true, false] {
+            let run = |who: &str| {
+                let top = room.lab.path(who);
+                let _ = fs::remove_dir_all(&top);
+                meeting(&top);
+                let (here, there) = (top.display().to_string(), room.far(who));
+                let ends = if up { [here + "/s/", there + "/d/"] } else { [there + "/s/", here + "/d/"] };
+                let words = [words, &[&ends[0], &ends[1]]].concat();
+                let ran = if who == "rsync" { room.rsync(&words) } else { room.haul(&words) };
+                (ran.code, shown(&top), ran.err)
+            };
+            let (theirs, ours) = (run("rsync"), run("haul"));
+            assert_eq!(theirs.1, ours.1, "{words:?} {up}\n{}", ours.2);
+            assert_eq!(theirs.0, ours.0, "{words:?} {up}\n{}", ours.2);
+        }
+    }
+}
+
+#[test]
+fn a_name_is_what_it_is_there_and_not_what_it_leads_to() {
+    let Some(room) = Room::new() else { return };
+    if peers::need("rsync").is_none() {
+        return;
+    }
+    // What a directory meets at the destination; and what a name of the source is.
+    for (mine, other) in
+        [("dir", "file"), ("dir", "link"), ("dir", "dlink"), ("dir", "fifo"), ("dir", ""), ("link", ""), ("dlink", "")]
+    {
+        for (words, up) in [(&["-a", "--delete"][..], true), (&["-a"], true), (&["-a", "--remove-source-files"], false)]
+        {
+            let run = |who: &str| {
+                let top = room.lab.path(who);
+                let _ = fs::remove_dir_all(&top);
+                write(&top.join("s/zd/kept"), b"kept", TIME);
+                write(&top.join("d/zd/kept"), b"kept", TIME);
+                make(&top.join("s/n"), mine, "s");
+                make(&top.join("d/n"), other, "d");
+                let (here, there) = (top.display().to_string(), room.far(who));
+                let ends = if up { [here + "/s/n", there + "/d"] } else { [there + "/s/n", here + "/d"] };
+                let words = [words, &[&ends[0], &ends[1]]].concat();
+                let ran = if who == "rsync" { room.rsync(&words) } else { room.haul(&words) };
+                (ran.code, shown(&top), ran.err)
+            };
+            let (theirs, ours) = (run("rsync"), run("haul"));
+            assert_eq!(theirs.1, ours.1, "{mine} {other} {words:?}\n{}", ours.2);
+            assert_eq!(theirs.0, ours.0, "{mine} {other} {words:?}\n{}", ours.2);
+        }
+    }
+}
+
+#[test]
+fn names_and_paths_mean_there_what_they_mean_to_rsync() {
+    let Some(room) = Room::new() else { return };
+    if peers::need("rsync").is_none() {
+        return;
+    }
+    // The words, and whether the host is the source. `<S>` and `<D>` stand for the two ends' folder.
+    for (words, up) in [
+        (&["-a", "<S>/*.o", "<D>/d"][..], false),
+        (&["-a", "<S>/[13]", "<S>/?arge", "<D>/d"], false),
+        (&["-a", "<S>/*/f*", "<D>/d"], false),
+        (&["-a", "<S>/none*", "<D>/d"], false),
+        (&["-a", "<S>/none", "<D>/d"], false),
+        (&["-a", "<S>/empty", "<D>/new"], true),
+        (&["-a", "<S>/", "<D>/a/b/c/"], true),
+        (&["-a", "<S>/large", "<D>/a/b/c"], true),
+        (&["-a", "--mkpath", "<S>/large", "<D>/a/b/c"], true),
+        (&["-a", "--link-dest=<D>/other", "<S>/", "<D>/d/"], true),
+        (&["-a", "--backup-dir=<D>/bk", "-b", "<S>/", "<D>/other/"], true),
+    ] {
+        let run = |who: &str| {
+            let top = room.lab.path(who);
+            let _ = fs::remove_dir_all(&top);
+            tree(&top.join("src"));
+            before(&top.join("other"));
+            let (here, there) = (top.display().to_string(), room.far(who));
+            let (src, dst) = if up { (here.clone() + "/src", &there) } else { (there.clone() + "/src", &here) };
+            let words: Vec<String> = words
+                .iter()
+                .map(|word| match word.split_once('=') {
+                    Some((option, path)) => format!("{option}={}", path.replace("<D>", &here)),
+                    None => word.replace("<S>", &src).replace("<D>", dst),
+                })
+                .collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let ran = if who == "rsync" { room.rsync(&words) } else { room.haul(&words) };
+            let linked = fs::metadata(top.join("d/0/f 0é")).map_or(0, |facts| facts.nlink());
+            (ran.code, linked, folder::read(&top), ran.err)
+        };
+        let (theirs, ours) = (run("rsync"), run("haul"));
+        folder::assert_same(&theirs.2, &ours.2, &format!("{words:?}\n{}", ours.3));
+        assert_eq!((theirs.0, theirs.1), (ours.0, ours.1), "{words:?}\n{}", ours.3);
+    }
 }

@@ -1,0 +1,167 @@
+//! What a path is, here or on another machine: a directory, a file, a symlink. A symlink that is named is copied as such, and one in the way
+//! is replaced, so it must not be taken for what it leads to.
+
+use super::{
+    Context,
+    exit::{self, Refusal},
+    opening,
+    options::Options,
+    typed::{Typed, join},
+};
+use futures::StreamExt as _;
+use haul_core::{ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};
+use haul_remotes::OpenOptions;
+use haul_store::{Links, ListRequest, Store};
+use rustix::{fs::FileType, io::Errno};
+use std::sync::Arc;
+
+/// What is under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Dir,
+    File,
+    Link,
+    Special,
+}
+
+/// What a path here is; `None` where nothing can be found.
+pub fn kind(path: &[u8], follow: bool) -> Option<What> {
+    look(path, follow).ok()
+}
+
+/// What a path here is.
+///
+/// Errors: the system's.
+pub fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let st = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) }?;
+    Ok(match FileType::from_raw_mode(st.st_mode) {
+        FileType::Directory => What::Dir,
+        FileType::RegularFile => What::File,
+        FileType::Symlink => What::Link,
+        _ => What::Special,
+    })
+}
+
+/// Looks at another machine.
+pub struct There<'a> {
+    pub options: &'a Options,
+    pub ctx: &'a Context<'a>,
+}
+
+impl There<'_> {
+    fn open(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Arc<dyn Store>, Refusal> {
+        let links = if follow { Links::Follow } else { Links::Keep };
+        let options = OpenOptions { links, ..opening::looked_at(self.options) };
+        self.ctx.open_as(&typed.word(path), &options).map_err(|error| (exit::FILE_IO, format!("{error:#}")))
+    }
+
+    /// True for a place with real directories, where a name is one thing at a time.
+    pub fn has_dirs(&self, typed: &Typed) -> Result<bool, Refusal> {
+        Ok(self.open(typed, &typed.path, false)?.caps().dirs)
+    }
+
+    /// What a path below the place of `typed` is; `None` where nothing is.
+    ///
+    /// Errors: it can't be asked.
+    pub async fn what(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Option<What>, Refusal> {
+        let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
+        let at = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        let (folder, name) = path.split_at(at);
+        if matches!(name, b"" | b"." | b"..") {
+            let root = self.open(typed, path, true)?.stat(&Key::new("")).await;
+            return found(root.map(|_| What::Dir));
+        }
+        let store = self.open(typed, folder, follow)?;
+        let link = store.caps().symlinks.then(|| Key::symlink(name));
+        // The key of a file tells of a symlink only that it is something special.
+        for key in link.into_iter().chain([Key::new(name), Key::new([name, b"/"].concat())]) {
+            let entry = match store.stat(&key).await {
+                Ok(entry) if entry.is_dir() == key.is_dir() => entry,
+                Ok(_) => continue,
+                Err(error) => match found(Err(error))? {
+                    None => continue,
+                    some => return Ok(some),
+                },
+            };
+            return Ok(Some(match entry.kind {
+                Kind::Dir => What::Dir,
+                Kind::File => What::File,
+                Kind::Symlink => What::Link,
+                Kind::Special => What::Special,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// True for a symlink, so named, that rsync follows for where it leads (`--copy-unsafe-links`).
+    pub async fn leads_out(&self, typed: &Typed, path: &[u8]) -> Result<bool, Refusal> {
+        let at = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        let (folder, name) = path.split_at(at);
+        let store = self.open(typed, folder, false)?;
+        let target = haul::link_target(&store, &Key::symlink(name)).await;
+        Ok(target.ok().flatten().is_some_and(|target| haul_core::links::leads_out(&target, 0)))
+    }
+
+    /// The paths that one with `*`, `?` or `[…]` stands for, sorted, as the shell there would give them; the path itself where it is
+    /// none, or stands for nothing.
+    ///
+    /// Errors: it can't be asked.
+    pub async fn expanded(&self, typed: &Typed) -> Result<Vec<Vec<u8>>, Refusal> {
+        let is_wild = |part: &[u8]| part.iter().any(|b| b"*?[".contains(b));
+        if !is_wild(&typed.path) || !self.has_dirs(typed)? {
+            return Ok(vec![typed.path.clone()]);
+        }
+        let mut found: Vec<Vec<u8>> = vec![if typed.path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
+        let trimmed = typed.path.strip_prefix(b"/").unwrap_or(&typed.path);
+        for part in trimmed.split(|b| *b == b'/') {
+            let mut longer = Vec::new();
+            for path in found {
+                let Some(pattern) = Pattern::new(part).ok().filter(|_| is_wild(part)) else {
+                    longer.push(if part.is_empty() { [&path[..], b"/"].concat() } else { join(&path, part) });
+                    continue;
+                };
+                longer.extend(self.matching(typed, &path, &pattern, part.starts_with(b".")).await?);
+            }
+            found = longer;
+        }
+        let mut there = Vec::new();
+        for path in found {
+            // What follows a wildcard need not be there in each of its directories.
+            if self.what(typed, &path, false).await?.is_some() {
+                there.push(path);
+            }
+        }
+        Ok(if there.is_empty() { vec![typed.path.clone()] } else { there })
+    }
+
+    async fn matching(
+        &self,
+        typed: &Typed,
+        dir: &[u8],
+        pattern: &Pattern,
+        hidden: bool,
+    ) -> Result<Vec<Vec<u8>>, Refusal> {
+        let store = self.open(typed, dir, false)?;
+        let mut listing = store.list(ListRequest { posix: true, ..ListRequest::dir("") });
+        let mut names = Vec::new();
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => names.extend(entries.into_iter().map(|entry| entry.key.path().to_vec())),
+                // No directory, or a closed one: the shell there would find nothing in it either.
+                Listed::Failed { .. } | Listed::Vanished(_) | Listed::End => {}
+            }
+        }
+        names.retain(|name| (hidden || !name.starts_with(b".")) && pattern.matches(name, false));
+        names.sort();
+        Ok(names.into_iter().map(|name| join(dir, &name)).collect())
+    }
+}
+
+fn found(asked: haul_core::Result<What>) -> Result<Option<What>, Refusal> {
+    match asked {
+        Ok(what) => Ok(Some(what)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
+        Err(error) => Err((exit::FILE_IO, format!("stat failed: {error}"))),
+    }
+}
