@@ -1,7 +1,7 @@
 //! The HTTP client: HTTP/1.1 only, a capped pool, TLS by rustls, and a bound on every wait.
 
 use crate::{
-    Buffers, Cookies, Net, Roads,
+    Buffers, Clock, Cookies, Net, Roads,
     connect::{self, Road},
     fault::{Fault, Tried},
     lanes::Pass,
@@ -12,7 +12,7 @@ use futures::{StreamExt, stream::BoxStream};
 use haul_core::{ErrorKind, Result, Retry, concurrency::Outcome};
 use http::{
     HeaderMap, HeaderValue, Request, StatusCode,
-    header::CONNECTION,
+    header::{CONNECTION, DATE},
     uri::{Authority, Scheme},
 };
 use http_body_util::BodyExt;
@@ -22,6 +22,7 @@ use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
+use jiff::Timestamp;
 use std::{fmt, io, sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -48,6 +49,7 @@ pub struct Http<B> {
     buffers: Buffers,
     /// Knows which hosts have answered in this run.
     roads: Arc<Roads>,
+    clock: Arc<Clock>,
 }
 
 impl<B> Clone for Http<B> {
@@ -123,9 +125,9 @@ impl<B: Watched> Http<B> {
             .http1_read_buf_exact_size(BUFFER)
             .build(connector);
         let permits = Arc::new(Semaphore::new(net.connections.max(1)));
-        let (buffers, roads) = (net.buffers.clone(), net.roads.clone());
+        let (buffers, roads, clock) = (net.buffers.clone(), net.roads.clone(), net.clock.clone());
         let (idle, keep_alive, cookies) = (net.idle_timeout, net.keep_alive, net.cookies.clone());
-        Ok(Http { client, connections, permits, idle, keep_alive, cookies, buffers, roads })
+        Ok(Http { client, connections, permits, idle, keep_alive, cookies, buffers, roads, clock })
     }
 
     /// Sends a request and waits for the answer's head, as long as bytes keep moving.
@@ -142,6 +144,7 @@ impl<B: Watched> Http<B> {
         }
         let host = uri.authority().map_or("", Authority::as_str);
         let answered = self.roads.has_answered(host);
+        let began = Timestamp::now();
         let mut answer = std::pin::pin!(self.client.request(request));
         let mut seen = Some(0);
         // A host that waits for the end of a line would take a handshake for its beginning, and keep silent.
@@ -164,6 +167,7 @@ impl<B: Watched> Http<B> {
         };
         self.roads.answered(host);
         let (head, incoming) = response.into_parts();
+        self.clock.answered(head.headers.get(DATE).and_then(|date| date.to_str().ok()), began);
         if let Some(cookies) = &self.cookies {
             cookies.learn(&uri, &head.headers);
         }

@@ -2,6 +2,7 @@
 //! buffers and counters. It knows no store, and asks neither the environment nor the clock of the day.
 
 mod buffers;
+mod clock;
 pub mod connect;
 mod cookies;
 pub mod fault;
@@ -17,6 +18,7 @@ pub mod reach;
 mod tls;
 
 pub use buffers::Buffers;
+pub use clock::Clock;
 pub use cookies::Cookies;
 pub use fault::{Fault, Tried, at};
 pub use gate::Gate;

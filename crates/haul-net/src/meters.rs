@@ -1,9 +1,10 @@
 //! Counters that the stores and layers keep, read by the summary: requests by kind, retries, bytes.
 
+use crate::Clock;
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -14,6 +15,7 @@ pub struct Meters {
     requests: Mutex<BTreeMap<&'static str, u64>>,
     retries: AtomicU64,
     throttled: AtomicU64,
+    clock: Arc<Clock>,
 }
 
 impl Meters {
@@ -30,6 +32,11 @@ impl Meters {
     /// The other side asked us to slow down.
     pub fn throttled(&self) {
         self.throttled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How far clocks of servers were seen to be ahead.
+    pub fn clock(&self) -> &Arc<Clock> {
+        &self.clock
     }
 
     /// Requests by kind.

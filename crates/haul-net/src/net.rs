@@ -1,6 +1,6 @@
 //! What all network stores are told alike, and share.
 
-use crate::{Buffers, Cookies, Direction, Gate, Proxies, Roads};
+use crate::{Buffers, Clock, Cookies, Direction, Gate, Proxies, Roads};
 use haul_core::{Error, ErrorKind, Result};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -36,6 +36,8 @@ pub struct Net {
     pub headers: Headers,
     /// Requests a second (`--tpslimit`), shared by the whole run.
     pub gate: Arc<Gate>,
+    /// How far clocks of servers are ahead, for the whole run.
+    pub clock: Arc<Clock>,
     /// How many requests each endpoint takes at once, shared by the whole run.
     pub roads: Arc<Roads>,
     /// What is read from the network goes into these.
@@ -65,6 +67,7 @@ impl Default for Net {
             proxies: Proxies::default(),
             headers: Headers::default(),
             gate: Arc::new(Gate::open()),
+            clock: Arc::default(),
             roads: Arc::default(),
             buffers: Buffers::default(),
             runtime: None,

@@ -329,11 +329,11 @@ impl Session {
 
     /// What requests of this session share, with proxies as they were typed, else as the environment says.
     pub fn net(&self) -> Net {
-        let Settings { net, environment, .. } = &self.settings;
+        let Settings { net, environment, meters, .. } = &self.settings;
         let variable = |name: &str| environment.get(name)?.into_string().ok();
         let proxies = if net.proxies.any() { net.proxies.clone() } else { Proxies::from_variables(variable) };
         let runtime = net.runtime.clone().or_else(|| environment.get("XDG_RUNTIME_DIR").map(PathBuf::from));
-        Net { proxies, runtime, ..net.clone() }
+        Net { proxies, runtime, clock: meters.clock().clone(), ..net.clone() }
     }
 
     fn open_on(

@@ -45,6 +45,7 @@ fn server_times(job: &Job, entry: &mut Entry) {
 pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
     server_times(job, src);
     server_times(job, dst);
+    let rules = &by_the_clock(rules, cx.meters.clock().ahead());
     let (mut asked, mut answer) = (false, HashAnswer::NotAsked);
     loop {
         match compare::compare(src, dst, rules, asked, answer) {
@@ -64,6 +65,11 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
             said => return Ok(said),
         }
     }
+}
+
+/// The rules where the clock that says when something was stored may be so far ahead of the one that says when a file changed.
+fn by_the_clock(rules: &Rules, ahead: Duration) -> Rules {
+    Rules { stored_after: rules.stored_after.map(|margin| margin + ahead.as_nanos()), ..*rules }
 }
 
 async fn ask_mtime(store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
@@ -95,8 +101,27 @@ async fn same_by_cheap_hash(cx: &Cx, job: &Job, rules: &Rules, src: &Entry, dst:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SECOND: u128 = 1_000_000_000;
     use haul_core::job::Verb;
     use haul_mem::MemStore;
+
+    #[test]
+    fn where_a_servers_clock_is_ahead_what_it_stored_later_proves_nothing() {
+        let rules = Rules { stored_after: Some(2 * SECOND), ..Rules::new(&Job::default(), Some(1), Some(1)) };
+        let entry = |seconds: i128| Entry {
+            changed: Some(haul_core::Mtime(seconds * SECOND as i128)),
+            mtime: (seconds == 0).then_some(haul_core::Mtime(0)),
+            ..Entry::file("f", 3)
+        };
+        let said = |stored, ahead| {
+            let rules = by_the_clock(&rules, Duration::from_secs(ahead));
+            compare::compare(&entry(0), &entry(stored), &rules, false, HashAnswer::NotAsked)
+        };
+        assert_eq!(said(300, 0), Verdict::Same(Reason::StoredAfterChange));
+        assert_eq!(said(300, 600), Verdict::Ask(Need::Mtime));
+        assert_eq!(said(700, 600), Verdict::Same(Reason::StoredAfterChange));
+    }
 
     #[test]
     fn a_move_does_not_go_by_when_a_key_was_stored() {

@@ -69,10 +69,10 @@ fn a_link_that_lies_in_the_folder_is_not_gone_through() {
     site.push();
     fs::create_dir(site.path("out")).unwrap();
     for target in [site.path("outside"), "../outside".into()] {
-        let _ = fs::remove_file(site.path("out/way"));
+        let _ = fs::remove_dir_all(site.path("out/way"));
         symlink(target, site.path("out/way")).unwrap();
-        let ran = site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@out"]);
-        assert_ne!(ran.code, 0, "{}", ran.err);
+        site.haul(&["snapshot", "pull", "--delete", "@store", "src", "@out"]).ok();
+        assert!(fs::symlink_metadata(site.path("out/way")).unwrap().is_dir(), "it makes way");
         assert_eq!(names(&site.path("outside")).into_iter().collect::<Vec<_>>(), ["keep"]);
     }
 }

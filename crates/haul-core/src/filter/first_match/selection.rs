@@ -205,6 +205,10 @@ impl Selection {
         if !at.is_empty() && !self.only.as_ref().is_none_or(wanted) {
             return false;
         }
+        // Rules are about what is named and what is in it.
+        if is_dir && self.only.as_ref().is_some_and(|only| only.is_unlisted_parent(below)) {
+            return true;
+        }
         if !is_dir && !destination && self.others.as_ref().is_some_and(|others| others.hides(&name)) {
             return false;
         }
