@@ -361,6 +361,9 @@ pub struct Links {
     pub safe: Option<usize>,
     /// Keep a symlink of the destination to a directory inside it where the source has a directory (`--keep-dirlinks`).
     pub keep_dirlinks: bool,
+    /// A symlink of the destination makes way for a directory of the source, as soon as something is written into that; else it goes to
+    /// where the link leads.
+    pub make_way: bool,
 }
 
 /// What is copied besides the bytes.

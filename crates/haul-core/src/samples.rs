@@ -276,11 +276,12 @@ fn dirs() -> impl Strategy<Value = job::Dirs> {
 }
 
 fn links() -> impl Strategy<Value = job::Links> {
-    (any::<[bool; 5]>(), any::<Option<usize>>()).prop_map(
-        |([follow_dirs, follow_files, off, on, keep_dirlinks], safe)| job::Links {
+    (any::<[bool; 6]>(), any::<Option<usize>>()).prop_map(
+        |([follow_dirs, follow_files, off, on, keep_dirlinks, make_way], safe)| job::Links {
             source: SourceLinks { follow_dirs, follow_files, munge: Munge { off, on } },
             safe,
             keep_dirlinks,
+            make_way,
         },
     )
 }

@@ -63,6 +63,7 @@ impl<B> Clone for Http<B> {
             cookies: self.cookies.clone(),
             buffers: self.buffers.clone(),
             roads: self.roads.clone(),
+            clock: self.clock.clone(),
         }
     }
 }

@@ -568,7 +568,8 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             ..Listing::default()
         },
         dirs: Dirs { create_empty: true, prune_empty: options.prune_empty_dirs, ..Dirs::default() },
-        links: Links { source: options.source_links(), safe: None, keep_dirlinks: options.keep_dirlinks },
+        // What is of another kind makes way in any case.
+        links: Links { source: options.source_links(), keep_dirlinks: options.keep_dirlinks, ..Links::default() },
         attributes: Attributes {
             keep: keep(options),
             no_update_mtime: !options.times,

@@ -8,12 +8,22 @@ use super::{
 };
 use futures::StreamExt as _;
 use haul::ListOptions;
-use haul_core::{Key, Listed, Lost, filter::first_match::Only};
-use haul_store::Store;
+use haul_core::{ErrorKind, Key, Listed, Lost, filter::first_match::Only};
+use haul_store::{ListRequest, Store};
 use std::{collections::BTreeSet, sync::Arc};
+
+/// Of a store without directories all is listed for a few names: so many are asked for one by one.
+const FEW: usize = 1000;
+/// Such questions at once.
+const AT_ONCE: usize = 32;
 
 /// Those of `names` (paths below the root of `store`, which tells of symlinks) that aren't there. Of what can't be listed nothing is said.
 pub async fn missing(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Refusal> {
+    if !store.caps().dirs && names.len() <= FEW {
+        let asked = futures::stream::iter(names).map(async |name| (name, is_there(store, name).await));
+        let asked: Vec<_> = asked.buffered(AT_ONCE).collect().await;
+        return Ok(asked.into_iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect());
+    }
     let mut unseen: BTreeSet<Vec<u8>> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
     let only = Some(Only::new(names.to_vec(), false));
     // No rules: what they leave out is there.
@@ -37,4 +47,23 @@ pub async fn missing(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Vec<Ve
         !is_whole || dark.iter().any(|lost| keys.iter().any(|key| lost.holds(key)))
     };
     Ok(unseen.into_iter().filter(|name| !is_dark(name)).collect())
+}
+
+/// True for a file, and for a prefix of any; also where the answer is another error than that there is none.
+async fn is_there(store: &Arc<dyn Store>, name: &[u8]) -> bool {
+    let is_missing = |error: &haul_core::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound);
+    if name.is_empty() || !store.stat(&Key::new(name)).await.is_err_and(|error| is_missing(&error)) {
+        return true;
+    }
+    let prefix = [name, &b"/"[..]].concat();
+    let mut listing = store.list(ListRequest { prefix, limit: Some(1), ..ListRequest::all() });
+    while let Some(step) = listing.next().await {
+        match step {
+            Listed::Batch(entries) if entries.is_empty() => {}
+            Listed::Failed { error, .. } if is_missing(&error) => {}
+            Listed::Batch(_) | Listed::Failed { .. } => return true,
+            Listed::Vanished(_) | Listed::End => {}
+        }
+    }
+    false
 }

@@ -131,7 +131,9 @@ impl Planner<'_> {
 
     /// Refuses a destination on another machine that is missing with the directory that is to hold it.
     async fn check_above(&self, to: &Typed, jobs: &[Leg]) -> Result<(), Refusal> {
-        if self.options.mkpath || jobs.is_empty() {
+        let names_file = jobs.len() == 1 && jobs[0].alone;
+        // As in rsync, where a directory is only said to be made.
+        if self.options.mkpath || jobs.is_empty() || self.options.dry_run && !names_file {
             return Ok(());
         }
         let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
@@ -139,7 +141,6 @@ impl Planner<'_> {
         if self.there().what(to, parent, true).await?.is_some() {
             return Ok(());
         }
-        let names_file = jobs.len() == 1 && jobs[0].alone;
         let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, path) };
         Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))))
     }
@@ -346,12 +347,13 @@ impl Planner<'_> {
         if self.options.ignore_missing {
             return Ok(());
         }
-        let links = if self.options.copy_links { Links::Follow } else { Links::Keep };
+        let follows = self.options.copy_links || self.options.copy_dirlinks;
+        let links = if follows { Links::Follow } else { Links::Keep };
         let options = OpenOptions { links, ..opening::looked_at(self.options) };
         let Ok(store) = self.ctx.open_as(&root.word(&root.path), &options) else { return Ok(()) };
         let names: Vec<Vec<u8>> = names.iter().map(|named| named.name.clone()).collect();
         for name in missing(&store, &names).await? {
-            self.tell_of_missing(root.below(&name).as_bytes());
+            self.tell_of_missing(&root.shown(&join(&root.path, &name)));
         }
         Ok(())
     }
@@ -391,7 +393,7 @@ impl Planner<'_> {
                 }
                 None => {
                     if !self.options.ignore_missing {
-                        self.tell_of_missing(typed.word(&typed.path).as_bytes());
+                        self.tell_of_missing(&typed.shown(&typed.path));
                     }
                     continue;
                 }

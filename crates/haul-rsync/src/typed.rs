@@ -44,6 +44,16 @@ impl Typed {
         self.head.is_empty()
     }
 
+    /// It is at a host, reached by ssh.
+    pub fn is_host(&self) -> bool {
+        [&b":far,"[..], b":sftp,"].iter().any(|way| self.head.starts_with(way))
+    }
+
+    /// As a person knows a path of it.
+    pub fn shown(&self, path: &[u8]) -> Vec<u8> {
+        if self.is_host() { path.to_vec() } else { self.word(path).into_vec() }
+    }
+
     pub fn word(&self, path: &[u8]) -> OsString {
         let path = if path.is_empty() && self.here() { b"." } else { path };
         OsString::from_vec([&self.head, path].concat())
@@ -105,8 +115,9 @@ pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusa
     let to = Typed::parse(dest)?;
     let base = match (typed.here(), path.starts_with(b"/")) {
         (false, _) => typed,
-        // It is on the destination's machine.
-        (true, true) => Typed { path: path.to_vec(), ..to },
+        // It is on the destination's machine. Other remotes have no such paths.
+        (true, true) if to.is_host() => Typed { path: path.to_vec(), ..to },
+        (true, true) => typed,
         (true, false) => {
             let path = join(&to.path, path);
             Typed { path, ..to }

@@ -45,7 +45,6 @@ fn server_times(job: &Job, entry: &mut Entry) {
 pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
     server_times(job, src);
     server_times(job, dst);
-    let rules = &by_the_clock(rules, cx.meters.clock().ahead());
     let (mut asked, mut answer) = (false, HashAnswer::NotAsked);
     loop {
         match compare::compare(src, dst, rules, asked, answer) {
@@ -68,7 +67,7 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
 }
 
 /// The rules where the clock that says when something was stored may be so far ahead of the one that says when a file changed.
-fn by_the_clock(rules: &Rules, ahead: Duration) -> Rules {
+pub fn by_the_clock(rules: &Rules, ahead: Duration) -> Rules {
     Rules { stored_after: rules.stored_after.map(|margin| margin + ahead.as_nanos()), ..*rules }
 }
 
@@ -112,7 +111,7 @@ mod tests {
         let entry = |seconds: i128| Entry {
             changed: Some(haul_core::Mtime(seconds * SECOND as i128)),
             mtime: (seconds == 0).then_some(haul_core::Mtime(0)),
-            ..Entry::file("f", 3)
+            ..Entry::file("f".into(), 3)
         };
         let said = |stored, ahead| {
             let rules = by_the_clock(&rules, Duration::from_secs(ahead));

@@ -6,8 +6,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use haul_core::{
     job::{
-        Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Elsewhere, Existing, Fsync, Job, Limits, Listing,
-        Lookup, Mounts, Order, OrderBy, OtherKinds, Pace, Publish, RenameBy, Times, Write,
+        Attributes, Compare, CompareBy, Cutoff, DeleteWhen, Deletes, Elsewhere, Existing, Fsync, Job, Limits, Links,
+        Listing, Lookup, Mounts, Order, OrderBy, Pace, Publish, RenameBy, Times, Write,
     },
     part::Part,
     units::Size,
@@ -262,11 +262,11 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
             times: Times::Evidence,
             refresh_times: copy.refresh_times,
         },
+        // A symlink that is copied as one isn't what it leads to.
+        links: Links { make_way: meta.links, ..Links::default() },
         existing: Existing {
             ignore: copy.ignore_existing,
             only: copy.existing,
-            // A symlink that is one isn't what it leads to.
-            other_kinds: if meta.links { OtherKinds::Replace } else { OtherKinds::Stay },
             update: copy.update,
             immutable: copy.immutable,
             backup_suffix: backup_suffix(sync)?,

@@ -199,6 +199,30 @@ fn a_far_end_that_is_killed_is_reached_again() {
 }
 
 #[test]
+fn a_large_file_goes_on_where_it_was_when_the_far_end_is_reached_again() {
+    let lab = lab("");
+    let pids = lab.path("pids");
+    let config = format!("[far]\ntype = far\ncommand = echo $$ >> {}; exec {HAUL} far\n", pids.display());
+    fs::write(lab.config(), config).expect("config");
+    let content = noise(3, 40 * MIB);
+    write(&lab.path("src/large"), &content, TIME);
+    let copy = lab.start(&["copy", "@src", &far(&lab, "there"), "--bwlimit", "8M", "-v"]);
+    let hidden = || {
+        let listed = fs::read_dir(lab.path("there")).into_iter().flatten().flatten();
+        listed.map(|entry| entry.metadata().map_or(0, |facts| facts.len())).sum::<u64>()
+    };
+    assert!(until(|| hidden() >= 16 * MIB as u64), "parts arrive");
+    let started = || fs::read_to_string(&pids).expect("pids").lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(Command::new("kill").args(["-9", &started()[0]]).status().expect("kill").success());
+    let ran = lab.end(copy).ok();
+    assert_eq!(started().len(), 2);
+    assert!(ran.err.contains("RESUME 1") && !ran.err.contains("partly sent"), "{}", ran.err);
+    assert!(fs::read(lab.path("there/large")).expect("there") == content);
+    assert_eq!(fs::read_dir(lab.path("there")).expect("there").count(), 1, "nothing hidden is left");
+    assert!(lab.haul(&["jobs"]).ok().out.is_empty());
+}
+
+#[test]
 fn the_far_end_ends_when_its_input_does() {
     let mut far = Command::new(HAUL).arg("far").stdin(std::process::Stdio::null()).spawn().expect("started");
     assert!(!far.wait().expect("ended").success(), "nobody said hello");

@@ -9,6 +9,7 @@ use crate::{
     cx::{Consent, Cx},
     known::Index,
     ledger::Ledger,
+    namesakes::of_any_kind,
     part::MayDelete,
     spool::{Gone, Spool},
 };
@@ -209,6 +210,7 @@ impl Deleter {
         for (gone, answer) in going.into_iter().zip(answers) {
             match answer {
                 Ok(()) => self.deleted(gone.key, gone.size, told),
+                Err(error) if error.kind() == ErrorKind::Changed && self.is_replaced(&gone.key).await => {}
                 Err(error) => {
                     if self.opens_dirs {
                         self.dirs.written(&gone.key);
@@ -217,6 +219,16 @@ impl Deleter {
                 }
             }
         }
+    }
+
+    /// True where the source has something of another kind under this name: that was written there meanwhile.
+    async fn is_replaced(&self, key: &Key) -> bool {
+        for other in of_any_kind(&self.cx.src, key.path()) {
+            if other != *key && self.cx.src.stat(&other).await.is_ok_and(|entry| entry.is_dir() == other.is_dir()) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Moves the file to the backups instead of deleting it, with `--backup-dir` or `--suffix`. True if that was done.

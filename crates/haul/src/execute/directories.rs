@@ -51,6 +51,7 @@ impl Executor {
             }
             self.close_at_once(&src).await;
         }
+        self.note_link(&src.key).await;
         self.dirs.src_only(src);
     }
 
@@ -150,7 +151,12 @@ impl Executor {
             if self.full.is_full() {
                 return;
             }
-            match self.cx.dst.make_dir(&key, &WriteSpec::default()).await {
+            let way = self.make_way(&key).await;
+            let made = match way {
+                Ok(()) => self.cx.dst.make_dir(&key, &WriteSpec::default()).await,
+                Err(error) => Err(error),
+            };
+            match made {
                 Ok(()) => {
                     self.ledger.report().totals.dirs_made += 1;
                     self.dirs.made(&key);
@@ -204,7 +210,7 @@ impl Executor {
         if self.job.attributes.no_update_dir_mtime || !caps.set_dir_mtime {
             return;
         }
-        let set = self.dirs.take_other_times(self.planner.rules()).into_iter().map(|(key, mtime, meta)| async move {
+        let set = self.dirs.take_other_times(&self.planner.rules()).into_iter().map(|(key, mtime, meta)| async move {
             let meta = meta.as_deref().filter(|_| self.job.attributes.metadata);
             match self.cx.dst.set_meta(&key, Some(mtime), meta).await {
                 // Another program may have removed it meanwhile; nothing is lost by that.
@@ -240,7 +246,7 @@ impl Executor {
         }
         let time = !self.job.attributes.no_update_dir_mtime;
         let differ = |src: Option<&Posix>, dst: Option<&Posix>| self.attributes.dir_differs(src, dst);
-        for level in self.dirs.take_levels(self.planner.rules(), time, differ) {
+        for level in self.dirs.take_levels(&self.planner.rules(), time, differ) {
             let item = |due: &Due| {
                 let item = self.attributes.item(&Entry::dir(due.key.clone()), &due.key, due.mtime);
                 AttributesItem { new: due.new, ..item }

@@ -46,7 +46,10 @@ impl Executor {
             let Step { action, why, src: Some(src), dst, link_to, .. } = step else { continue };
             match (action, link_to) {
                 (Action::Link, Some(first)) if self.consent.to("link", &src.key) => {
-                    due.push((first, Name { src, dst }))
+                    match self.make_way(&src.key).await {
+                        Ok(()) => due.push((first, Name { src, dst })),
+                        Err(error) => self.ledger.error(error),
+                    }
                 }
                 (Action::Refuse, _) => self.ledger.error(forbidden(&src.key)),
                 (Action::Keep, _) => self.kept(&src, why),

@@ -47,7 +47,7 @@ use haul_core::{
 use haul_store::CopyHow;
 use moved::MovedSources;
 use starts::Starts;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 use working::Orders;
 
 /// Steps that are done as they come.
@@ -83,6 +83,8 @@ pub(crate) struct Executor {
     pub moved: MovedSources,
     /// Files that wait for their names.
     delayed: delayed::Delayed,
+    /// Directories of the source in whose place the destination has symlinks that are to make way.
+    in_the_way: tokio::sync::Mutex<BTreeSet<Key>>,
     /// What is said where there is no room.
     full: full::Full,
     /// Large files go to whoever holds these, if he wants them.
@@ -118,6 +120,7 @@ impl Executor {
             planner: planner.clone(),
             starts: Starts::new(&job.limits),
             delayed: delayed::Delayed::default(),
+            in_the_way: tokio::sync::Mutex::default(),
             reins: None,
         }
     }
@@ -164,6 +167,9 @@ impl Executor {
             return;
         }
         if change {
+            if let Err(error) = self.make_way(&to).await {
+                return self.ledger.error(error);
+            }
             self.will_write(&to).await;
         }
         if step.action != Action::Copy {
@@ -207,6 +213,10 @@ impl Executor {
     }
 
     async fn is_renamed(&self, src: &Entry, old: &Entry) -> bool {
+        if self.make_way(&src.key).await.is_err() {
+            // It is told when the file is to be copied instead.
+            return false;
+        }
         self.will_write(&old.key).await;
         self.will_write(&src.key).await;
         let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };

@@ -35,6 +35,49 @@ impl Executor {
         })
     }
 
+    /// Notes a symlink of the destination at the name of a directory that only the source has, where that is to make way.
+    pub(super) async fn note_link(&self, dir: &Key) {
+        let caps = self.cx.dst.caps();
+        if !self.job.links.make_way || !caps.symlinks || !caps.dirs || self.planner.is_new(&dir.parent()) {
+            return;
+        }
+        let link = Key::symlink(dir.path());
+        if self.cx.dst.stat(&link).await.is_ok_and(|entry| entry.kind == Kind::Symlink) {
+            self.in_the_way.lock().await.insert(dir.clone());
+        }
+    }
+
+    /// Deletes the symlinks in the place of directories on the way to `to`, or of `to` itself: something is about to be written there.
+    ///
+    /// Errors: those of deleting; `Exists` where one must stay. Then nothing may be written there.
+    pub(super) async fn make_way(&self, to: &Key) -> Result<()> {
+        let mut in_the_way = self.in_the_way.lock().await;
+        let on_the_way: Vec<Key> =
+            in_the_way.iter().filter(|dir| to.as_bytes().starts_with(dir.as_bytes())).cloned().collect();
+        for dir in on_the_way {
+            self.clear_link(&Key::symlink(dir.path())).await?;
+            in_the_way.remove(&dir);
+        }
+        Ok(())
+    }
+
+    async fn clear_link(&self, link: &Key) -> Result<()> {
+        let there = match self.cx.dst.stat(link).await {
+            Ok(there) if there.kind == Kind::Symlink => there,
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+                return Err(error.with_key(link));
+            }
+            // It went meanwhile.
+            Ok(_) | Err(_) => return Ok(()),
+        };
+        let filter = self.cx.filter.for_destination();
+        if self.job.existing.immutable || !filter.wants_name(&there) || !filter.may_delete(link, false) {
+            let message = "a symbolic link that must stay has the place of its directory";
+            return Err(Error::new(ErrorKind::Exists, "write", message).with_key(link));
+        }
+        self.clear_file(link).await
+    }
+
     /// Deletes what has this name, unless it is a directory.
     ///
     /// Errors: those of deleting; in a move, when this job wrote it.

@@ -18,12 +18,12 @@ impl Planner {
         if !self.job.tell.details {
             return;
         }
-        let mut differs = self.attributes.difference(&self.rules, src, dst);
+        let mut differs = self.attributes.difference(&self.rules(), src, dst);
         let mut elsewhere = false;
         if differs.new
             && let Some(found) = self.dir_elsewhere(&src.key).await
         {
-            (differs, elsewhere) = (self.attributes.difference(&self.rules, src, Some(&found)), true);
+            (differs, elsewhere) = (self.attributes.difference(&self.rules(), src, Some(&found)), true);
         }
         self.ledger.tell(Event::DirSeen { key: src.key.clone(), differs, elsewhere, facts: Facts::of(src) });
     }

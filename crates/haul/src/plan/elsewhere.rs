@@ -93,7 +93,7 @@ impl Planner {
         let mut best = None;
         for (place, store) in self.cx.compare_dest.iter().chain(&self.cx.copy_dest).enumerate().skip(from) {
             let Some(entry) = self.same_in(store, src, to).await else { continue };
-            let differs = self.attributes.difference(&self.rules, src, Some(&entry));
+            let differs = self.attributes.difference(&self.rules(), src, Some(&entry));
             let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
             let found = Found { place, entry, differs, exact };
             // What is only copied is given the source's attributes.
@@ -131,7 +131,7 @@ impl Planner {
             if !self.job.elsewhere.link {
                 return Some(found);
             }
-            let exact = self.keeps_all(src, self.attributes.difference(&self.rules, src, Some(&found)));
+            let exact = self.keeps_all(src, self.attributes.difference(&self.rules(), src, Some(&found)));
             let first = store.stat(first).await.ok().and_then(|first| first.version);
             if exact && first.is_some() && first == found.version {
                 return Some(found);

@@ -38,7 +38,7 @@ impl Planner {
         };
         // The attributes of a hard link were examined under its first name.
         step.look = step.action == Action::Keep && self.must_look(step.why);
-        step.differs = self.attributes.difference(&self.rules, src, basis.as_ref().or(dst));
+        step.differs = self.attributes.difference(&self.rules(), src, basis.as_ref().or(dst));
         step.elsewhere = elsewhere.map(Box::new);
         let (action, look) = (step.action, step.look);
         if let Some(src) = &mut step.src {

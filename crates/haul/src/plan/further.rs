@@ -21,7 +21,7 @@ impl Planner {
         };
         // Another place that is linked to has this name of it too.
         let why = if found.is_some() && self.job.elsewhere.link { Reason::Size } else { why };
-        let differs = self.attributes.difference(&self.rules, &src, found.as_ref().or(dst.as_ref()));
+        let differs = self.attributes.difference(&self.rules(), &src, found.as_ref().or(dst.as_ref()));
         self.read_link(&mut src, action).await;
         let link_to = (action == Action::Link).then_some(first);
         Step { differs, link_to, ..Step::new(action, Some(src), dst, why) }

@@ -136,10 +136,10 @@ impl Planner {
 
     /// What the source has under this name and is to be copied, if anything.
     pub(super) async fn in_its_place(&self, dst: &Entry) -> Option<Entry> {
-        let src = &self.cx.src;
-        if !self.job.existing.other_kinds.are_replaced()
-            || !src.caps().files && !self.names.may_hold(src, dst.key.path()).await
-        {
+        // Where there are no real directories several things may have one name, and none takes another's place.
+        let (src, asks) = (&self.cx.src, self.job.existing.other_kinds.are_replaced() && self.cx.dst.caps().dirs);
+        let caps = src.caps();
+        if !asks || !caps.files && (!caps.dirs || !self.names.may_hold(src, dst.key.path()).await) {
             return None;
         }
         let mut found = None;

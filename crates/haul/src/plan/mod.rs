@@ -203,9 +203,9 @@ impl Planner {
         self.checkers
     }
 
-    /// How files are compared.
-    pub fn rules(&self) -> &Rules {
-        &self.rules
+    /// How files are compared, by what is known by now of the stores' clocks.
+    pub fn rules(&self) -> Rules {
+        decide::by_the_clock(&self.rules, self.cx.meters.clock().ahead())
     }
 
     /// One walk over both sides, to its end or to where the job stops.
@@ -318,7 +318,9 @@ impl Planner {
             if !src.has_bytes() || !self.cx.filter.within_limits(src) || self.reads_link(src, Action::Keep) {
                 return false;
             }
-            let Verdict::Same(why) = compare(src, dst, &self.rules, false, HashAnswer::NotAsked) else { return false };
+            let Verdict::Same(why) = compare(src, dst, &self.rules(), false, HashAnswer::NotAsked) else {
+                return false;
+            };
             if !self.attributes.agree(src, dst) {
                 return false;
             }
@@ -328,7 +330,7 @@ impl Planner {
                 }
                 *last = Some(src.key.clone());
             }
-            let differs = self.attributes.difference(&self.rules, src, Some(dst));
+            let differs = self.attributes.difference(&self.rules(), src, Some(dst));
             self.ledger.decided_of(src, &src.key, (Action::Keep, why), differs);
             count += 1;
             true
@@ -434,8 +436,8 @@ impl Planner {
         let quick = match self.job.compare.server_mtime {
             true => Verdict::Ask(Need::Mtime),
             false if self.is_mixed_up(&src, &dst) => Verdict::Differ(Reason::Linked),
-            false if src.kind == Kind::Special => refine::compare_special(&src, &dst, &self.rules),
-            false => compare(&src, &dst, &self.rules, false, HashAnswer::NotAsked),
+            false if src.kind == Kind::Special => refine::compare_special(&src, &dst, &self.rules()),
+            false => compare(&src, &dst, &self.rules(), false, HashAnswer::NotAsked),
         };
         let quick_touch = quick == Verdict::Touch && src.kind != Kind::Special;
         // Alternate destinations are asked, except for a file that must be made anew in any case.
@@ -470,9 +472,9 @@ impl Planner {
     /// Compares devices and the like by their kind, and everything else with [`decide::verdict`].
     pub async fn verdict(&self, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
         if src.kind == Kind::Special {
-            return Ok(refine::compare_special(src, dst, &self.rules));
+            return Ok(refine::compare_special(src, dst, &self.rules()));
         }
-        decide::verdict(&self.cx, &self.job, &self.rules, src, dst).await
+        decide::verdict(&self.cx, &self.job, &self.rules(), src, dst).await
     }
 
     /// The step for a file on both sides, by the verdict on it; `None` if there is nothing to do.

@@ -10,7 +10,7 @@ impl Planner {
     /// `--track-renames`: what both sides have under other names is renamed; the rest is copied and deleted.
     pub async fn settle_renames(&self, out: &impl Outlet) {
         let Some(renames) = &self.renames else { return };
-        let settled = renames.settle(&self.cx, &self.rules).await;
+        let settled = renames.settle(&self.cx, &self.rules()).await;
         for error in settled.errors {
             self.ledger.error(error);
         }

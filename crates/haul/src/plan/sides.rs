@@ -2,7 +2,7 @@
 
 use super::Planner;
 use crate::{
-    ListOptions,
+    ListOptions, decide,
     index::Uses,
     known, list,
     pairs::{ListSrc, Pairs, Sides, absent_is_empty},
@@ -73,12 +73,14 @@ impl Planner {
 
     /// Both sides, beside each other.
     pub(super) fn pairs(&self) -> Result<Pairs> {
-        let rules = self.rules;
-        let settles = move |src: &Entry, dst: &Entry| match compare(src, dst, &rules, false, HashAnswer::NotAsked) {
-            Verdict::Same(_) => true,
-            // The hashes are in the index.
-            Verdict::Ask(Need::Hash) => !dst.hashes.is_empty() && rules.compare == CompareBy::Checksum,
-            _ => false,
+        let (rules, clock) = (self.rules, self.cx.meters.clock().clone());
+        let settles = move |src: &Entry, dst: &Entry| {
+            match compare(src, dst, &decide::by_the_clock(&rules, clock.ahead()), false, HashAnswer::NotAsked) {
+                Verdict::Same(_) => true,
+                // The hashes are in the index.
+                Verdict::Ask(Need::Hash) => !dst.hashes.is_empty() && rules.compare == CompareBy::Checksum,
+                _ => false,
+            }
         };
         let sides = Sides {
             job: &self.job,

@@ -3,10 +3,7 @@
 use super::{in_words, named, refuse};
 use crate::{commands::job, context::Context, error::Outcome, flags};
 use anyhow::Result;
-use haul_core::{
-    Error, ErrorKind,
-    job::{OtherKinds, Verb},
-};
+use haul_core::{Error, ErrorKind, job::Verb};
 use haul_remotes::OpenOptions;
 use haul_snapshot::pull::{open, pull, surroundings};
 use haul_store::Links;
@@ -55,7 +52,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut job = flags::job(&ctx.flags)?;
     job.verb = if args.delete { Verb::Sync } else { Verb::Copy };
     // Symlinks are such in a snapshot: nothing is written to where one of the folder leads.
-    job.existing.other_kinds = OtherKinds::Replace;
+    job.links.make_way = true;
     job::see_destination(&mut job)?;
     let cx = job::cx(ctx, &options, src, dst, &args.folder)?;
     let mut cx = surroundings(cx, &version, job.attributes.keep_setid)?;
