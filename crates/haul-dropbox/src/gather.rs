@@ -38,7 +38,7 @@ const TOGETHER: u64 = 4 << 20;
 /// How a service answers that doesn't know such requests, or something on the way that finds them too long.
 const TAKES_NONE: [u16; 6] = [400, 404, 405, 413, 431, 501];
 /// Requests with content that are begun at once; the lane bounds them in the end.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 256;
 
 /// A commit that failed.
 #[derive(Clone, Debug)]
