@@ -190,7 +190,7 @@ impl Blocks {
     ///
     /// Errors: `Unsupported` where others do, so that the file goes through this machine.
     pub async fn are_waiting(&self, parts: &[Part]) -> Result<()> {
-        let list = waiting(&self.service, &self.key, &self.place).await?;
+        let list = list(&self.service, &self.key, &self.place, "uncommitted").await?;
         let is_there = |part: &Part| list.waiting.get(&*String::from_utf8_lossy(&part.tag)) == Some(&part.size);
         match parts.iter().all(is_there) {
             true => Ok(()),
@@ -428,10 +428,9 @@ fn named(service: &Service, key: &Key, bytes: &[u8]) -> Result<[u8; CHANCE]> {
         .ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
 }
 
-/// The blocks of a blob that wait for their list.
-async fn waiting(service: &Service, key: &Key, place: &Place) -> Result<List> {
-    let call =
-        Call::blob("GetBlockList", Method::GET, place).query("comp", "blocklist").query("blocklisttype", "uncommitted");
+/// The blocks of a blob, and those that wait for their list: `all`, or one of the two.
+async fn list(service: &Service, key: &Key, place: &Place, which: &str) -> Result<List> {
+    let call = Call::blob("GetBlockList", Method::GET, place).query("comp", "blocklist").query("blocklisttype", which);
     let (_, body) = service.ask(&call).await.map_err(|refused| refused.fault.at("resume", key))?;
     parse_blocks(&body).ok_or_else(|| {
         let message = "the server can't tell what it has of an unfinished upload";
@@ -439,7 +438,8 @@ async fn waiting(service: &Service, key: &Key, place: &Place) -> Result<List> {
     })
 }
 
-/// See [`haul_store::Resumable::resume`]. Blocks are known by their names, which nobody else has; the server has checked each.
+/// See [`haul_store::Resumable::resume`]. Blocks are known by their names, which nobody else has; the server has checked each. Whoever names
+/// no block gets the write back unless it was published: whether others have sent some doesn't matter to it.
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
@@ -459,16 +459,28 @@ pub async fn again(
     spec: WriteSpec,
 ) -> Result<(Blocks, Vec<Part>)> {
     let id = named(service, key, token)?;
-    let list = waiting(service, key, &service.place(key)?).await?;
+    let gone = || Err(Error::new(ErrorKind::NotFound, "resume", "the upload is gone").with_key(key));
+    let none = sent.is_empty();
+    let list = match list(service, key, &service.place(key)?, "all").await {
+        // Before its first block the service knows nothing of a write.
+        Err(error) if none && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => List::default(),
+        other => other?,
+    };
+    if list.committed.first().is_some_and(|(name, _)| *name == block_name(&id, 0)) {
+        return gone();
+    }
     let is_there = |part: &Part| {
         let name = block_name(&id, part.index);
         part.tag == name.as_bytes() && list.waiting.get(&name) == Some(&part.size)
     };
     let parts: Vec<Part> = sent.into_iter().map(|sent| sent.part).filter(is_there).collect();
-    if parts.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, "resume", "the upload is gone").with_key(key));
+    if parts.is_empty() && !none {
+        return gone();
     }
-    Ok((Blocks::with(service.clone(), key, spec, id, true)?, parts))
+    let blocks = Blocks::with(service.clone(), key, spec, id, true)?;
+    // Another process may publish it meanwhile.
+    blocks.maybe.store(none, Relaxed);
+    Ok((blocks, parts))
 }
 
 /// See [`haul_store::Resumable::discard`]: the service has no request that removes blocks. It does so by itself, a week after the last.
@@ -481,6 +493,10 @@ pub fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
 impl Upload for Blocks {
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         async move { Ok(Some(self.name())) }.boxed()
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 
     fn read_back(&self, _: Range<u64>) -> BoxFuture<'_, Result<Body>> {

@@ -8,14 +8,11 @@ use crate::{
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
 use haul_oauth::{Call, Refusal, Refused};
-use haul_store::{CopyHow, CopyItem, Direction, Stored};
+use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier};
 use http::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// In seconds: by so much the time of a file that is to be sent again is another. An earlier one, so that `--update` sends it too.
-const A_DAY: i64 = 24 * 60 * 60;
 
 /// See [`haul_store::Store::make_dir`].
 pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
@@ -61,38 +58,58 @@ impl Earlier {
     }
 }
 
-/// Takes back a content that isn't what was sent, since the next run would find size and time as they should be: what is new is removed, and
-/// what was replaced is restored, with another time than the source has. What others have written since stays, and nothing goes for good.
-pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option<Mtime>) -> Refusal<()> {
-    let now = match service.file(&wrong.id).await {
-        Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(()),
-        now => now?,
-    };
-    if now.etag != wrong.etag {
-        return Ok(());
+/// A file whose content is wrong.
+struct Wrong<'a> {
+    service: &'a Service,
+    key: &'a Key,
+    item: &'a Item,
+}
+
+impl Wrong<'_> {
+    async fn ask(&self, call: Call) -> Result<()> {
+        self.service.api.ask(&call).await.map(|_| ()).map_err(|refused| refused.at("write", self.key))
     }
-    // The version that is there isn't among them.
-    let path = format!("/files/{}/versions?fields=id,created_at&limit=1000", wrong.id);
-    let restored = match service.api.json::<Versions>(&service.call("ListVersions", Method::GET, &path)).await {
-        Ok(versions) => match versions.entries.into_iter().max_by_key(Earlier::age) {
-            Some(version) => {
-                let call = service.call("Promote", Method::POST, &format!("/files/{}/versions/current", wrong.id));
-                let call = call.json(&json!({ "type": "file_version", "id": version.id }));
-                service.api.ask(&call).await.map(|_| ())
-            }
-            None => {
-                service.forget(key);
-                let call = service.call("DeleteFile", Method::DELETE, &format!("/files/{}", wrong.id));
-                return service.api.ask(&matching(call, wrong.etag.as_deref())).await.map(|_| ());
-            }
-        },
-        Err(refused) => Err(refused),
-    };
-    // It keeps the time that was sent with the wrong content, or may.
-    let other = mtime.or(wrong.mtime()).map_or(0, Mtime::secs) - A_DAY;
-    let facts = json!({ "content_modified_at": time(Mtime::new(other, 0)) });
-    update(service, &wrong.id, None, &facts).await?;
-    restored
+}
+
+impl earlier::Wrong for Wrong<'_> {
+    async fn tag(&self) -> Result<Option<String>> {
+        let now = match self.service.file(&self.item.id).await {
+            Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(None),
+            now => now.map_err(|refused| refused.at("write", self.key))?,
+        };
+        Ok((now.etag == self.item.etag).then(|| now.etag.unwrap_or_default()))
+    }
+
+    async fn before(&self) -> Result<Option<String>> {
+        // The version that is there isn't among them.
+        let path = format!("/files/{}/versions?fields=id,created_at&limit=1000", self.item.id);
+        let call = self.service.call("ListVersions", Method::GET, &path);
+        let versions =
+            self.service.api.json::<Versions>(&call).await.map_err(|refused| refused.at("write", self.key))?;
+        Ok(versions.entries.into_iter().max_by_key(Earlier::age).map(|version| version.id))
+    }
+
+    async fn restore(&self, version: String) -> Result<()> {
+        let call = self.service.call("Promote", Method::POST, &format!("/files/{}/versions/current", self.item.id));
+        self.ask(call.json(&json!({ "type": "file_version", "id": version }))).await
+    }
+
+    async fn remove(&self, tag: String) -> Result<()> {
+        self.service.forget(self.key);
+        let call = self.service.call("DeleteFile", Method::DELETE, &format!("/files/{}", self.item.id));
+        self.ask(matching(call, Some(&tag))).await
+    }
+
+    async fn date(&self, mtime: Mtime) -> Result<()> {
+        let facts = json!({ "content_modified_at": time(mtime) });
+        let set = update(self.service, &self.item.id, None, &facts).await;
+        set.map(|_| ()).map_err(|refused| refused.at("write", self.key))
+    }
+}
+
+/// See [`earlier::take_back`].
+pub async fn take_back(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
+    earlier::take_back(&Wrong { service, key, item }, mtime.or(item.mtime())).await
 }
 
 /// On condition that the item still has this tag.

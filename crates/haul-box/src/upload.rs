@@ -507,7 +507,7 @@ impl Write {
         if let Some(other) = other {
             let left = match change::take_back(&self.service, &self.key, &item, mtime).await {
                 Ok(()) => String::new(),
-                Err(refused) => format!("; it could not be taken back ({})", refused.fault.message),
+                Err(error) => format!("; it could not be taken back ({})", error.message()),
             };
             let error = self.error(ErrorKind::Corrupt, format!("the service has {other}{left}"));
             // A session has ended: it must be sent anew.

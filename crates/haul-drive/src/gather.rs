@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinSet};
 
 /// Folders of one query, as many as rclone asks for.
 const MOST: usize = 50;
@@ -45,6 +45,10 @@ struct State {
     /// Slots that nobody has asked for yet.
     ahead: usize,
     pumps: usize,
+    /// They, and such as have ended.
+    tasks: JoinSet<()>,
+    /// Nobody will ask any more.
+    stopped: bool,
 }
 
 /// The questions of one listing.
@@ -63,6 +67,13 @@ impl Gather {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever listed has given up: nothing more is asked, and what is on its way isn't waited for.
+    pub fn stop(&self) {
+        let mut state = self.state();
+        state.stopped = true;
+        state.tasks.abort_all();
     }
 
     /// What is in the folder `id`, which is the directory `key`.
@@ -111,9 +122,10 @@ impl Gather {
 
     /// Begins a further query where there is one to ask.
     fn more(self: &Arc<Self>, state: &mut State) {
-        if state.pumps < AT_ONCE && (!state.queue.is_empty() || state.looks_ahead()) {
+        if !state.stopped && state.pumps < AT_ONCE && (!state.queue.is_empty() || state.looks_ahead()) {
+            while state.tasks.try_join_next().is_some() {}
             state.pumps += 1;
-            tokio::spawn(self.clone().pump());
+            state.tasks.spawn(self.clone().pump());
         }
     }
 

@@ -34,6 +34,12 @@ impl Directories {
     }
 }
 
+impl Drop for Directories {
+    fn drop(&mut self) {
+        self.gather.stop();
+    }
+}
+
 impl Folders for Directories {
     fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
         let (service, gather) = (self.service.clone(), self.gather.clone());

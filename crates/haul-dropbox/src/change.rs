@@ -9,6 +9,7 @@ use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Requests of one batch that are begun at once; the lane bounds them in the end.
 const AT_ONCE: usize = 32;
@@ -44,7 +45,9 @@ pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
             // It went meanwhile.
             Standing::Missing => return Err(refused.at(OP, key).with_retry(Retry::Backoff)),
         },
-        other => drop(other.map_err(|refused| refused.at(OP, key))?),
+        Err(refused) => return Err(refused.at(OP, key)),
+        // It is new: nothing is in it.
+        Ok(_) => service.seen().add(&path, Instant::now(), [].into_iter()),
     }
     service.claim(key, &path)?;
     service.saw_folder(key);

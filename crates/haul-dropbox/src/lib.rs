@@ -1,6 +1,6 @@
 //! Dropbox (`dropbox`).
 //!
-//! A version of a file is its `rev`. A tree is listed by one question; files are sent to sessions, small ones by one request each, and
+//! A version of a file is its `rev`. A tree is listed by one question; files are sent to sessions, small ones by one request for dozens, and
 //! published many at once, since the service commits for one request of an account at a time.
 
 mod change;
@@ -10,7 +10,9 @@ mod list;
 mod options;
 mod place;
 mod read;
+mod seen;
 mod service;
+mod session;
 mod standing;
 mod upload;
 
@@ -83,12 +85,14 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         meta: false,
         attributes: None,
         concurrency: CONCURRENCY,
-        gathers: 1000,
+        // While as many are published the next ones are sent.
+        gathers: 2000,
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
-    let (place, gather, folders, files, claimed) = Default::default();
+    let (place, gather, folders, seen, files, claimed) = Default::default();
     let turns = Semaphore::new(service::TURNS);
-    let service = Service { config, typed, of_team, place, caps, locator, api, gather, turns, folders, files, claimed };
+    let service =
+        Service { config, typed, of_team, place, caps, locator, api, gather, turns, folders, seen, files, claimed };
     Ok(Arc::new(Dropbox(Arc::new(service))))
 }
 

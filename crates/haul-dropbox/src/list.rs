@@ -20,6 +20,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::time::Instant;
 
 const PAGE: u32 = 2000;
 /// How often a listing begins anew when its cursor has become void.
@@ -168,7 +169,11 @@ async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<Fo
     if service.standing(dir, true).await? != Standing::There {
         return Err(Error::new(ErrorKind::NotFound, "list", "no such folder").with_key(dir));
     }
+    let asked = Instant::now();
     let found = folder(service, &path, recursive).await.map_err(|refused| refused.at("list", dir))?;
+    if recursive {
+        service.seen().add(&path, asked, found.keys());
+    }
     assemble(service, dir, &path, found)
 }
 

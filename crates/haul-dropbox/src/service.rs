@@ -4,6 +4,7 @@ use crate::{
     gather::Gather,
     options::Config,
     place::{self, Place},
+    seen::{Seen, hash},
 };
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Version, hash::from_hex};
 use haul_oauth::{Api, Call};
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{
     collections::{HashMap, HashSet},
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
@@ -98,14 +98,12 @@ pub struct Service {
     pub turns: Semaphore,
     /// What is known of folders: see [`crate::standing`].
     pub folders: Ids,
+    /// See [`crate::standing`].
+    pub seen: Mutex<Seen>,
     /// Hashes of the paths of files whose very names were seen there.
     pub files: Mutex<HashSet<u64>>,
     /// What was written: the hash of a path in lower case, and of the path itself.
     pub claimed: Mutex<HashMap<u64, u64>>,
-}
-
-fn hash(path: &str) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(path)
 }
 
 /// JSON that can stand in a header.
@@ -236,6 +234,10 @@ impl Service {
     /// A request for content.
     pub fn fetch(&self, name: &'static str, question: &serde_json::Value) -> Call {
         self.content(name, question).going(Direction::Down)
+    }
+
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        lock(&self.seen)
     }
 
     /// Notes that `path` is written, and the folders above it with it: names that differ by case only are one.

@@ -1,11 +1,13 @@
 //! What is there by its very name. Dropbox finds what differs by upper and lower case only, and tells of a path how its last name is
-//! written and no other: so each folder is asked about, once, before anything is put below it or believed to be there.
+//! written and no other: so each folder is asked about, once, before anything is put below it or believed to be there. What a listing of
+//! a whole tree hasn't shown a moment ago needn't be asked about.
 
 use crate::{
     read,
     service::{Facts, Service},
 };
 use haul_core::{Error, ErrorKind, Key, Result};
+use tokio::time::Instant;
 
 /// What is kept of a folder that is there …
 const THERE: &str = "there";
@@ -48,6 +50,10 @@ impl Service {
                 _ => {}
             }
             let path = self.path(&folder)?;
+            if !anew && self.seen().is_missing(&path, Instant::now()) {
+                place.keep(MISSING.into());
+                return Ok(Standing::Missing);
+            }
             let facts = match read::facts(self, &folder, &path).await {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     place.keep(MISSING.into());

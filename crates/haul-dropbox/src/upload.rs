@@ -1,18 +1,19 @@
-//! Writing: what is small is one request that begins and ends a session; what is larger goes to a session that takes pieces in any order.
-//! Either is published together with others.
+//! Writing: what is small is kept until it is sent with others; what is less so is one request that begins and ends a session, and what is
+//! large goes to a session that takes pieces in any order. All are published together with others.
 
 use crate::{
     change,
-    gather::{self, Failed, Open},
+    gather::{self, Failed, File, Open},
     options::BLOCK,
     read,
     service::{Facts, Service, written},
+    session::{blocks, hex, start, start_whole},
 };
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use haul_core::{
-    Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result,
-    hash::{from_hex, hash_bytes, of_dropbox_blocks, to_hex},
+    Entry, Error, ErrorKind, Hashes, Key, Mtime, Result,
+    hash::{from_hex, of_dropbox_blocks, to_hex},
     plan::Replace,
 };
 use haul_net::Fault;
@@ -30,6 +31,9 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
+/// Bytes of a file at most that is sent with others: larger ones wouldn't gain much by it, all that wait are in memory, and none of them
+/// is published before all of a thousand are sent.
+const TINY: u64 = 16 << 10;
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"held";
 /// So the receipt begins of a part that shares blocks with those beside it; then come, as JSON, the hashes of runs of blocks of its own
@@ -142,37 +146,6 @@ struct Token {
     session: String,
 }
 
-/// The hashes of the blocks of a payload, one after another.
-async fn blocks(payload: &Payload) -> Result<Vec<u8>> {
-    let payload = payload.clone();
-    disk::run(move || {
-        let (mut digests, mut block) = (Vec::new(), Vec::new());
-        let seal = |block: &mut Vec<u8>, digests: &mut Vec<u8>| {
-            digests.extend_from_slice(hash_bytes(&[Algo::Sha256], block).get(Algo::Sha256).unwrap_or_default());
-            block.clear();
-        };
-        payload.each(|mut bytes| {
-            while !bytes.is_empty() {
-                let (now, rest) = bytes.split_at(bytes.len().min(BLOCK as usize - block.len()));
-                block.extend_from_slice(now);
-                bytes = rest;
-                if block.len() as u64 == BLOCK {
-                    seal(&mut block, &mut digests);
-                }
-            }
-        })?;
-        if !block.is_empty() {
-            seal(&mut block, &mut digests);
-        }
-        Ok(digests)
-    })
-    .await
-}
-
-fn hex(blocks: &[u8]) -> String {
-    of_dropbox_blocks(blocks).hex(Algo::Dropbox).unwrap_or_default()
-}
-
 /// What may be there before, as the service has it. What wasn't `seen` by this very name is asked for as a new file first: another whose
 /// name differs by case alone would be replaced else.
 fn mode(replace: &Replace, seen: bool) -> Value {
@@ -236,7 +209,7 @@ impl Write {
         let size = payload.len();
         let limit = self.service.caps.parts.map_or(0, |parts| parts.single);
         let begun = self.begun.load(Relaxed);
-        if index == 0 && !begun && self.size() == Some(size) && size <= limit {
+        if index == 0 && !begun && self.size() == Some(size) && size > TINY && size <= limit {
             let digests = blocks(&payload).await.map_err(|e| e.with_key(&self.key))?;
             self.whole(payload, &digests).await?;
             return Ok(Part { index, size, tag: digests });
@@ -300,9 +273,8 @@ impl Write {
 
     /// Sends the whole by one request.
     async fn whole(&self, payload: Payload, digests: &[u8]) -> Result<()> {
-        let question = json!({"close": true, "content_hash": hex(digests)});
-        let session =
-            start(&self.service, &question, payload).await.map_err(|refused| refused.at("write", &self.key))?;
+        let sent = start_whole(&self.service, payload, digests).await;
+        let session = sent.map_err(|refused| refused.at("write", &self.key))?;
         self.state().whole = Some((session, digests.to_vec()));
         Ok(())
     }
@@ -366,6 +338,13 @@ impl Write {
         Ok(done)
     }
 
+    /// The content of a small file, none of which was sent.
+    fn tiny(&self, bytes: u64) -> Option<Payload> {
+        let state = self.state();
+        let content = state.held.get(&0).filter(|content| content.len() == bytes && (1..=TINY).contains(&bytes))?;
+        (state.whole.is_none() && !self.begun.load(Relaxed)).then(|| content.clone())
+    }
+
     async fn finish(&self, mut parts: Vec<Part>, late: Late) -> Result<Stored> {
         let mtime = late.mtime.or(self.spec.mtime);
         let mut known = late.hashes;
@@ -380,7 +359,11 @@ impl Write {
         if let Some((missing, _)) = (0..).zip(&parts).find(|(index, part)| *index != part.index) {
             return Err(self.corrupt(format!("part {missing} of the upload is missing")));
         }
-        let (session, digests) = self.close(bytes).await?;
+        let tiny = self.tiny(bytes);
+        let (session, digests) = match &tiny {
+            Some(content) => (None, blocks(content).await.map_err(|e| e.with_key(&self.key))?),
+            None => self.close(bytes).await.map(|(session, digests)| (Some(session), digests))?,
+        };
         let ours = of_dropbox_blocks(&digests);
         if digests.len() as u64 != bytes.div_ceil(BLOCK) * DIGEST as u64 {
             return Err(self.corrupt("the hashes of the parts that were sent aren't known"));
@@ -396,10 +379,11 @@ impl Write {
             commit["client_modified"] = time.into();
         }
         let entry = json!({"cursor": {"session_id": session, "offset": bytes}, "commit": commit});
+        let file = File { entry, content: tiny };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match gather::commit(&self.service, entry.clone()).await {
+        match gather::commit(&self.service, file.clone()).await {
             Ok(facts) => self.stored(&facts, bytes, &ours).await,
-            Err(failed) if failed.kind == ErrorKind::Exists => self.taken(failed, entry, bytes, &ours, mtime).await,
+            Err(failed) if failed.kind == ErrorKind::Exists => self.taken(failed, file, bytes, &ours, mtime).await,
             Err(failed) => Err(self.failed(failed)),
         }
     }
@@ -409,7 +393,7 @@ impl Write {
     async fn taken(
         &self,
         failed: Failed,
-        mut entry: Value,
+        mut file: File,
         bytes: u64,
         ours: &Hashes,
         mtime: Option<Mtime>,
@@ -444,9 +428,9 @@ impl Write {
             return exists("is a directory".into());
         }
         self.service.saw(&self.path);
-        entry["commit"]["mode"] = mode(&self.spec.replace, true);
-        entry["commit"]["strict_conflict"] = false.into();
-        match gather::commit(&self.service, entry).await {
+        file.entry["commit"]["mode"] = mode(&self.spec.replace, true);
+        file.entry["commit"]["strict_conflict"] = false.into();
+        match gather::commit(&self.service, file).await {
             Ok(facts) => self.stored(&facts, bytes, ours).await,
             Err(failed) => Err(self.failed(failed)),
         }
@@ -485,16 +469,6 @@ impl Write {
         let message = format!("the service has other bytes than were sent ({} of {bytes}){left}", entry.size);
         Err(self.corrupt(message))
     }
-}
-
-#[derive(Deserialize)]
-struct Started {
-    session_id: String,
-}
-
-async fn start(service: &Service, question: &Value, payload: Payload) -> Refusal<String> {
-    let call = service.send("files/upload_session/start", question, payload);
-    Ok(service.api.json::<Started>(&call).await?.session_id)
 }
 
 /// Ends a session, so that nobody goes on with it; false where it has ended already. It goes by itself after a week.

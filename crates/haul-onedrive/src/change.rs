@@ -10,7 +10,7 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Call;
-use haul_store::{CopyHow, CopyItem, Direction, Stored};
+use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier};
 use http::{Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
@@ -18,8 +18,6 @@ use std::time::Duration;
 
 /// How long a copy inside the service may take without getting on.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// In seconds: by so much the time of a file that is to be sent again is another. An earlier one, so that `--update` sends it too.
-const A_DAY: i64 = 24 * 60 * 60;
 
 /// Sets a file's time.
 pub async fn patch(service: &Service, key: &Key, id: &str, mtime: Mtime) -> Result<Item> {
@@ -246,37 +244,47 @@ async fn wait(service: &Service, key: &Key, monitor: &str) -> Result<()> {
     }
 }
 
-/// Takes back a content that isn't what was sent, since the next run would find size and time as they should be: what is new is removed, and
-/// what was replaced is restored, with another time than the source has. What others have written since stays, and nothing goes for good.
-pub async fn take_back(service: &Service, key: &Key, wrong: &Item, mtime: Option<Mtime>) -> Result<()> {
-    let failed = |refused: haul_oauth::Refused| refused.at("write", key);
-    let now = match service.item(service.by_id(&wrong.id, "")).await {
-        Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(()),
-        now => now.map_err(failed)?,
-    };
-    let is_content = now.c_tag.is_some() && now.c_tag == wrong.c_tag;
-    if now.e_tag != wrong.e_tag && !is_content {
-        return Ok(());
+/// A file whose content is wrong.
+struct Wrong<'a> {
+    service: &'a Service,
+    key: &'a Key,
+    item: &'a Item,
+}
+
+impl earlier::Wrong for Wrong<'_> {
+    async fn tag(&self) -> Result<Option<String>> {
+        let now = match self.service.item(self.service.by_id(&self.item.id, "")).await {
+            Err(refused) if refused.fault.kind == ErrorKind::NotFound => return Ok(None),
+            now => now.map_err(|refused| refused.at("write", self.key))?,
+        };
+        let is_content = now.c_tag.is_some() && now.c_tag == self.item.c_tag;
+        Ok((now.e_tag == self.item.e_tag || is_content).then(|| now.e_tag.unwrap_or_default()))
     }
-    let before = match versions(service, key, &wrong.id).await {
-        Ok(versions) if versions.len() < 2 => {
-            service.forget(key);
-            return remove(service, key, &wrong.id, now.e_tag.as_deref(), false).await;
-        }
-        versions => versions.map(|versions| versions[1].id.clone()),
-    };
-    let restored = match before {
-        Ok(version) => {
-            let address = service.by_id(&wrong.id, &format!("/versions/{version}/restoreVersion"));
-            let call = Call::new("versions", Method::POST, address);
-            service.api.ask(&call).await.map(|_| ()).map_err(failed)
-        }
-        Err(error) => Err(error),
-    };
-    // It keeps the time that was sent with the wrong content, or may.
-    let other = mtime.or(wrong.mtime()).map_or(0, Mtime::secs) - A_DAY;
-    patch(service, key, &wrong.id, Mtime::new(other, 0)).await?;
-    restored
+
+    async fn before(&self) -> Result<Option<String>> {
+        // The first is the one that is there.
+        Ok(versions(self.service, self.key, &self.item.id).await?.into_iter().nth(1).map(|version| version.id))
+    }
+
+    async fn restore(&self, version: String) -> Result<()> {
+        let address = self.service.by_id(&self.item.id, &format!("/versions/{version}/restoreVersion"));
+        let asked = self.service.api.ask(&Call::new("versions", Method::POST, address)).await;
+        asked.map(|_| ()).map_err(|refused| refused.at("write", self.key))
+    }
+
+    async fn remove(&self, tag: String) -> Result<()> {
+        self.service.forget(self.key);
+        remove(self.service, self.key, &self.item.id, Some(&*tag).filter(|tag| !tag.is_empty()), false).await
+    }
+
+    async fn date(&self, mtime: Mtime) -> Result<()> {
+        patch(self.service, self.key, &self.item.id, mtime).await.map(|_| ())
+    }
+}
+
+/// See [`earlier::take_back`].
+pub async fn take_back(service: &Service, key: &Key, item: &Item, mtime: Option<Mtime>) -> Result<()> {
+    earlier::take_back(&Wrong { service, key, item }, mtime.or(item.mtime())).await
 }
 
 /// Removes exactly this item, as it is.

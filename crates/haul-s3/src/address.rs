@@ -1,7 +1,10 @@
 //! Where things are: the root in a bucket, hosts and paths, and the strict encoding that signatures demand.
 
 use super::options::Config;
-use haul_core::{Error, ErrorKind, Result};
+use haul_core::{
+    Error, ErrorKind, Key, Result,
+    encoding::{Encoding, name_of},
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// All but unreserved characters, as SigV4 encodes query values.
@@ -24,6 +27,7 @@ pub fn encode_query(bytes: &[u8]) -> String {
 pub struct Root {
     pub bucket: Option<String>,
     pub prefix: Vec<u8>,
+    encoding: Option<Encoding>,
 }
 
 /// One key in one bucket.
@@ -43,14 +47,25 @@ impl Root {
         let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
         let path = &path[start..];
         if path.is_empty() {
-            return Ok(Root { bucket: None, prefix: Vec::new() });
+            return Ok(Root { bucket: None, prefix: Vec::new(), encoding: None });
         }
         let (bucket, rest) = split(path);
         let mut prefix = rest.to_vec();
         if !prefix.is_empty() && !prefix.ends_with(b"/") {
             prefix.push(b'/');
         }
-        Ok(Root { bucket: Some(bucket_name(bucket)?), prefix })
+        Ok(Root { bucket: Some(bucket_name(bucket)?), prefix, encoding: None })
+    }
+
+    /// The same, where names are encoded.
+    ///
+    /// Errors: `Invalid` when its own name can't be.
+    pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
+        let prefix = name_of(encoding, &self.prefix).map_err(|why| {
+            let name = String::from_utf8_lossy(&self.prefix).into_owned();
+            Error::new(ErrorKind::Invalid, "open", format!("S3 can't hold {name}: {why}"))
+        })?;
+        Ok(Root { prefix, encoding, ..self })
     }
 
     /// As bytes that [`Root::parse`] reads: `bucket/prefix/`, or nothing.
@@ -63,13 +78,25 @@ impl Root {
 
     /// Where `key` is. In a root of all buckets the key's first part is the bucket.
     ///
-    /// Errors: `Invalid` when there is no bucket to be had.
-    pub fn place(&self, key: &[u8]) -> Result<Place> {
-        if let Some(bucket) = &self.bucket {
-            return Ok(Place::new(bucket.clone(), [&self.prefix, key].concat()));
+    /// Errors: `Invalid` when there is no bucket to be had, or a name can't be. S3 defines keys as UTF-8, and servers answer others with
+    /// a signature that doesn't match, which would send the user looking for a wrong secret.
+    pub fn place(&self, key: &Key) -> Result<Place> {
+        let (bucket, below) = match &self.bucket {
+            Some(bucket) => (bucket.clone(), key.as_bytes()),
+            None => {
+                let (bucket, below) = split(key.as_bytes());
+                (bucket_name(bucket)?, below)
+            }
+        };
+        let refused = |message: String| Error::new(ErrorKind::Invalid, "name", message).with_key(key);
+        let below = name_of(self.encoding, below)
+            .map_err(|why| refused(format!("S3 can't hold this name: {why}; rename it")))?;
+        if std::str::from_utf8(&below).is_err() {
+            let way =
+                if self.encoding.is_none() { ", or replace characters as rclone does (--s3-encoding)" } else { "" };
+            return Err(refused(format!("S3 can't hold this name, which isn't UTF-8: rename it{way}")));
         }
-        let (bucket, object) = split(key);
-        Ok(Place::new(bucket_name(bucket)?, object.to_vec()))
+        Ok(Place::new(bucket, [&self.prefix[..], &below].concat()))
     }
 }
 
@@ -261,15 +288,32 @@ mod tests {
     #[test]
     fn roots() {
         let root = |path: &[u8]| Root::parse(path).unwrap();
-        assert_eq!(root(b""), Root { bucket: None, prefix: vec![] });
-        assert_eq!(root(b"/b/"), Root { bucket: Some("b".into()), prefix: vec![] });
+        assert_eq!(root(b""), Root { bucket: None, prefix: vec![], encoding: None });
+        assert_eq!(root(b"/b/"), Root { bucket: Some("b".into()), prefix: vec![], encoding: None });
         assert_eq!(root(b"b/x/y").prefix, b"x/y/");
         assert_eq!(root(b"b/x/").prefix, b"x/");
         assert_eq!(root(b"b//x").prefix, b"/x/");
-        assert_eq!(root(b"b/x").place(b"k").unwrap(), Place::new("b".into(), b"x/k".to_vec()));
-        assert_eq!(root(b"").place(b"b/k").unwrap(), Place::new("b".into(), b"k".to_vec()));
-        assert_eq!(root(b"").place(b"").unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(root(b"b/x").place(&Key::new("k")).unwrap(), Place::new("b".into(), b"x/k".to_vec()));
+        assert_eq!(root(b"").place(&Key::new("b/k")).unwrap(), Place::new("b".into(), b"k".to_vec()));
+        assert_eq!(root(b"").place(&Key::new("")).unwrap_err().kind(), ErrorKind::Invalid);
         assert_eq!(Root::parse(&root(b"b/\xff").to_bytes()).unwrap().prefix, b"\xff/");
+    }
+
+    #[test]
+    fn names_are_replaced_where_it_is_asked_for() {
+        let encoding = Encoding::chosen("Slash,InvalidUtf8,Dot").unwrap();
+        let root = Root::parse(b"/b/\xff").unwrap().encoded(encoding).unwrap();
+        assert_eq!(root.prefix, "‛FF/".as_bytes());
+        let object = |key: &[u8]| root.place(&Key::new(key)).map(|place| String::from_utf8(place.object).unwrap());
+        for (key, name) in
+            [(&b"a\xffb/\x01 "[..], "‛FF/a‛FFb/\u{1} "), ("\u{2400}/．".as_bytes(), "‛FF/␀/．"), (b"d/", "‛FF/d/")]
+        {
+            assert_eq!(object(key).unwrap(), name);
+        }
+        assert_eq!(object(b"a//b").unwrap_err().message(), "S3 can't hold this name: a part of it is empty; rename it");
+        let plain = Root::parse(b"b").unwrap().place(&Key::new(b"\xff")).unwrap_err();
+        let way = "S3 can't hold this name, which isn't UTF-8: rename it, or replace characters as rclone does (--s3-encoding)";
+        assert_eq!(plain.message(), way);
     }
 
     #[test]

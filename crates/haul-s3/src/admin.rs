@@ -65,7 +65,8 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
                 continue;
             }
             let Some(key) = begun.object.strip_prefix(&service.root.prefix[..]) else { continue };
-            let key = Key::new([front.as_bytes(), key].concat());
+            let key = service.config.encoding.map_or_else(|| key.to_vec(), |encoding| encoding.decode_path(key));
+            let key = Key::new([front.as_bytes(), &key].concat());
             if !dry_run {
                 let place = super::address::Place::new(bucket.clone(), begun.object.clone());
                 upload::abort(service, &place, &begun.id).await.map_err(|f| f.at("clean up", &key))?;

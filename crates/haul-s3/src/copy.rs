@@ -25,7 +25,7 @@ const AT_ONCE: usize = 256;
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&from) {
+    let root = match Root::parse(&from).and_then(|root| root.encoded(service.config.encoding)) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
@@ -42,7 +42,7 @@ async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem
         return Err(Error::new(ErrorKind::Unsupported, "copy", "a bucket has no hard links, devices or attributes")
             .with_key(&item.to));
     }
-    let from = root.place(item.from.as_bytes())?;
+    let from = root.place(&item.from)?;
     let to = service.place(&item.to)?;
     if from.object.is_empty() || to.object.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "copy", "a bucket can't be copied as a file").with_key(&item.to));

@@ -85,8 +85,11 @@ impl S3 {
         // Directory buckets list in no order; of buckets themselves there is no listing in pages.
         let by_directory = config.provider.lists_by_directory;
         let ordered = !by_directory && root.bucket.as_ref().is_some_and(|bucket| list::in_order(bucket));
-        let domain = Domain { name, place: root.to_bytes().into(), on_device: None };
-        let caps = caps(&config, ordered, domain);
+        // Where keys are other names, the service's copies would need both ends' encodings.
+        let alike = config.encoding.map(|encoding| format!(" {encoding:?}")).unwrap_or_default();
+        let domain = Domain { name: format!("{name}{alike}"), place: root.to_bytes().into(), on_device: None };
+        let root = root.encoded(config.encoding)?;
+        let caps = caps(&config, ordered && config.encoding.is_none(), domain);
         let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
         Ok(S3(Arc::new(Service {
             config,

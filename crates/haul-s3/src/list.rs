@@ -8,7 +8,7 @@ use super::{
     xml::{self, Step},
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Algo, Entry, ErrorKind, Key, Kind, Result, Retry};
+use haul_core::{Algo, Entry, ErrorKind, Key, Kind, Result, Retry, encoding::Encoding};
 use haul_net::Pages;
 use haul_store::pages::{Answer, Pager, Question};
 use http::Method;
@@ -49,10 +49,15 @@ impl Pager for Service {
         buckets(self).boxed()
     }
 
+    fn encoding(&self) -> Option<Encoding> {
+        self.config.encoding
+    }
+
     fn page<'a>(self: &'a Arc<Self>, question: Question<'a, Next>) -> BoxFuture<'a, Result<Answer<Next>>> {
         async move {
             let own_order = Answer::ByDirectory { has_dirs: false };
-            if !question.any_order && self.lists_by_directory.load(Relaxed) {
+            let by_directory = self.config.encoding.is_some() || self.lists_by_directory.load(Relaxed);
+            if !question.any_order && by_directory {
                 return Ok(own_order);
             }
             let page = match in_order(&question.scope.container) {

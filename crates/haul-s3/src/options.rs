@@ -3,6 +3,7 @@
 use super::provider::{Provider, provider};
 use haul_core::{
     Error, ErrorKind, Mtime, Result,
+    encoding::Encoding,
     units::{parse_age, parse_duration},
 };
 use haul_store::{OpenRequest, OptionKind, OptionSpec};
@@ -153,6 +154,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Show what there was at this time: 2026-11-24, 2026-11-24T10:20:30Z, or so long ago: 36h, 7d. Read-only.",
     ),
     flag("version_deleted", "false", "With versions: show the markers of deletions too, as files without content."),
+    OptionSpec {
+        default: "Raw",
+        ..text(
+            "encoding",
+            "Characters of names that are replaced, by rclone's names for them; rclone's own choice is Slash,InvalidUtf8,Dot. Raw: names stay as they are. With any other value a bucket is listed directory by directory.",
+        )
+    },
     flag(
         "use_presigned_request",
         "false",
@@ -221,6 +229,8 @@ pub struct Config {
     pub unsigned_payload: Option<bool>,
     /// What is shown of what was.
     pub versions: Option<Wanted>,
+    /// How keys are names; `None` where they are.
+    pub encoding: Option<Encoding>,
 }
 
 /// A key of the user's for encryption at rest (SSE-C), as the headers want it.
@@ -281,6 +291,7 @@ impl Config {
             disable_checksum: options.flag("disable_checksum")?.unwrap_or(false),
             unsigned_payload: options.flag("use_unsigned_payload")?,
             versions: options.versions()?,
+            encoding: Encoding::chosen(&options.text("encoding"))?,
         };
         options.flag("no_head")?;
         options.flag("use_presigned_request")?;
@@ -294,6 +305,11 @@ impl Config {
         if self.endpoint.is_empty() && self.provider.host.is_empty() {
             let message = format!("endpoint is not set: provider {} has no host of its own", self.provider.name);
             return Err(invalid(message));
+        }
+        if self.encoding.is_some() && self.versions.is_some() {
+            return Err(invalid(
+                "old versions are shown by the names that the bucket has: leave out encoding (--s3-encoding Raw)",
+            ));
         }
         Ok(self)
     }

@@ -187,14 +187,9 @@ impl<'a> Call<'a> {
 impl Service {
     /// Where `key` is.
     ///
-    /// Errors: `Invalid` for a name that isn't UTF-8: S3 defines keys as UTF-8, and servers answer others with a
-    /// signature that doesn't match, which would send the user looking for a wrong secret.
+    /// Errors: as [`Root::place`].
     pub fn place(&self, key: &Key) -> Result<Place> {
-        if std::str::from_utf8(key.as_bytes()).is_err() {
-            let message = "S3 can't hold this name, which isn't UTF-8: rename it";
-            return Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key));
-        }
-        self.root.place(key.as_bytes())
+        self.root.place(key)
     }
 
     /// Sends a request; any answer but success is a fault. A wrong region is learnt from the answer and the request

@@ -8,6 +8,7 @@ mod bearer;
 pub mod blocks;
 pub mod body;
 pub mod disk;
+pub mod earlier;
 mod facets;
 pub mod hashing;
 #[cfg(test)]

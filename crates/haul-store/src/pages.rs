@@ -424,18 +424,10 @@ fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8], entry: &Entry) -> Found {
     if leaf.is_empty() {
         return Found::Entry(Entry { key: dir.clone(), ..entry.clone() });
     }
-    let key = Key::new([dir.as_bytes(), &encoding.decode_path(leaf)].concat());
-    let own = encoding.encode_path(&key.as_bytes()[dir.as_bytes().len()..]);
-    if own.as_deref() == Ok(leaf) {
-        return Found::Entry(Entry { key, ..entry.clone() });
+    match tree::decoded(encoding, dir, leaf) {
+        Ok(key) => Found::Entry(Entry { key, ..entry.clone() }),
+        Err((key, error)) => Found::Failed(key, error),
     }
-    // Under its key another name is asked for.
-    let message = format!(
-        "it was not written with this encoding: its name there is {:?}, and without an encoding it can be read",
-        String::from_utf8_lossy(leaf)
-    );
-    let error = Error::new(ErrorKind::Invalid, "list", message).with_key(&key);
-    Found::Failed(key, error)
 }
 
 impl<P: Pager> Folders for Directories<P> {

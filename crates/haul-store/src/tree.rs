@@ -3,7 +3,7 @@
 
 use crate::{ListRequest, task::Task};
 use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, encoding::Encoding};
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
@@ -321,6 +321,22 @@ fn complete(dir: &Key, entries: Vec<Found>) -> Result<Vec<Found>> {
         return Err(Error::new(ErrorKind::Invalid, "list", wrong).with_key(key));
     }
     Ok(entries)
+}
+
+/// The key of the name `leaf`, which may end in `/`, in the directory `dir`.
+///
+/// Errors: `Invalid`, with the key, for a name that isn't what the encoding makes of the key: under its key another name is asked for.
+pub fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8]) -> Result<Key, (Key, Error)> {
+    let key = Key::new([dir.as_bytes(), &encoding.decode_path(leaf)].concat());
+    if encoding.encode_path(&key.as_bytes()[dir.as_bytes().len()..]).as_deref() == Ok(leaf) {
+        return Ok(key);
+    }
+    let message = format!(
+        "it was not written with this encoding: its name there is {:?}, and without an encoding it can be read",
+        String::from_utf8_lossy(leaf)
+    );
+    let error = Error::new(ErrorKind::Invalid, "list", message).with_key(&key);
+    Err((key, error))
 }
 
 /// What no file or directory can be called.

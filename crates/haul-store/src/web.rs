@@ -4,7 +4,10 @@
 use crate::{Caps, Changed, Direction, Lanes, Meters, OpenRequest, Payload, bearer::TokenCommand, body::Pieces, tree};
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version,
+    encoding::{Encoding, name_of},
+};
 use haul_net::{Fault, Header, Http, Net, Reply, Tried, reach};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use std::{ops::Range, sync::Arc, time::Duration};
@@ -27,6 +30,8 @@ pub struct Web {
     headers: HeaderMap,
     /// Gives out the token that stands in for user and password.
     token: Option<TokenCommand>,
+    /// How keys are names; `None` where they are.
+    pub encoding: Option<Encoding>,
 }
 
 /// One request.
@@ -94,8 +99,11 @@ impl Web {
             root.set_path(&format!("{}/", root.path()));
         }
         let below = request.path.strip_prefix(b"/").unwrap_or(&request.path);
+        let encoding = Encoding::chosen(request.options.get("encoding").map(String::as_str).unwrap_or_default())?;
         if !below.is_empty() {
-            let below = if below.ends_with(b"/") { below.to_vec() } else { [below, b"/"].concat() };
+            let below = name_of(encoding, below)
+                .map_err(|why| bad(format!("{}: no path on this server: {why}", String::from_utf8_lossy(below))))?;
+            let below = if below.ends_with(b"/") { below } else { [&below[..], b"/"].concat() };
             if below[..below.len() - 1].split(|b| *b == b'/').any(tree::is_odd) {
                 return Err(bad(format!("{}: can't be a path on this server", String::from_utf8_lossy(&below))));
             }
@@ -105,14 +113,24 @@ impl Web {
         let host = authority(&root);
         let lanes = request.net.roads.to(&format!("{kind}:{}://{host}", root.scheme()), &host);
         let token = request.options.get("bearer_token_command").and_then(|typed| TokenCommand::new(typed));
-        Ok(Web { root, http, net: request.net.clone(), meters: request.meters.clone(), lanes, headers: own, token })
+        let (net, meters) = (request.net.clone(), request.meters.clone());
+        Ok(Web { root, http, net, meters, lanes, headers: own, token, encoding })
     }
 
     /// Where `key` is.
     ///
     /// Errors: `Invalid` for a name that such a server can't have.
     pub fn url(&self, key: &Key) -> Result<Url> {
-        below(&self.root, key)
+        below(&self.root, &self.named(key)?)
+    }
+
+    /// The key as the server's names have it.
+    ///
+    /// Errors: `Invalid` for one that would come back as another.
+    pub fn named(&self, key: &Key) -> Result<Key> {
+        let wrong =
+            |why| Error::new(ErrorKind::Invalid, "name", format!("this can't be a name there: {why}")).with_key(key);
+        name_of(self.encoding, key.as_bytes()).map(Key::new).map_err(wrong)
     }
 
     /// Sends a request; any answer but success is a fault. It is not sent on elsewhere.

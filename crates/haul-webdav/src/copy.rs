@@ -21,7 +21,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
     let root = root.filter(|root| web::same_host(root, &service.web.root));
     let root = root
         .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP, "the source is on another server").with_key(&item.to))?;
-    let source = web::below(&root, &item.from)?;
+    let source = web::below(&root, &service.web.named(&item.from)?)?;
     let there = list::at_url(service, &source, &item.from).await?;
     if there.is_dir() {
         return Err(Error::new(ErrorKind::NotFound, OP, "this is a directory").with_key(&item.from));

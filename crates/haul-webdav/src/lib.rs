@@ -60,7 +60,9 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     }
     let web = web::Web::open(&request, KIND.name, headers)?;
     let place = web.root.as_str().as_bytes().to_vec();
-    let name = format!("webdav:{}://{}:{}", web.root.scheme(), web::authority(&web.root), option("user"));
+    // Where keys are other names, the server's copies would need both ends' encodings.
+    let alike = web.encoding.map(|encoding| format!(" {encoding:?}")).unwrap_or_default();
+    let name = format!("webdav:{}://{}:{}{alike}", web.root.scheme(), web::authority(&web.root), option("user"));
     let domain = Domain { name, place: place.into(), on_device: None };
     let size = if vendor.chunks { options::chunk_size(&request)? } else { None };
     let chunks = size.and_then(|size| Chunks::of(&web.root, size));

@@ -11,7 +11,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Tried, at};
 use haul_store::{
     Direction, Payload, Space,
-    tree::{Folders, Found, Wanted, is_odd},
+    tree::{Folders, Found, Wanted, decoded, is_odd},
     web::{self, Call, Facts},
 };
 use http::{HeaderName, Method, header};
@@ -83,7 +83,14 @@ fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Re
         if is_odd(&name) || name.contains(&b'/') {
             return Err(wrong(format!("the server listed {:?}, which isn't directly here", response.href)));
         }
-        let key = Key::new([dir.as_bytes(), &name].concat());
+        let key = match service.web.encoding.map(|encoding| decoded(encoding, dir, &name)) {
+            None => Key::new([dir.as_bytes(), &name].concat()),
+            Some(Ok(key)) => key,
+            Some(Err((key, error))) => {
+                found.push(Found::Failed(key, error));
+                continue;
+            }
+        };
         found.push(match check(&response) {
             Ok(()) => match entry(service, &key, &response) {
                 Ok(entry) => Found::Entry(entry),

@@ -62,6 +62,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         ..BASE
     },
     OptionSpec {
+        name: "encoding",
+        help: "Characters of names that are replaced, by rclone's names for them, such as Slash,Colon,Question,InvalidUtf8. Raw: names stay as they are.",
+        default: "Raw",
+        advanced: true,
+        ..BASE
+    },
+    OptionSpec {
         name: "headers",
         help: "Headers for each request, names and values by turns: \"Cookie\",\"name=value\".",
         advanced: true,

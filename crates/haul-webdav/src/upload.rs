@@ -56,8 +56,8 @@ impl Whole {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
         }
         service.web.url(key)?;
-        if std::str::from_utf8(key.as_bytes()).is_err() {
-            let message = "WebDAV can't hold this name, which isn't UTF-8: rename it";
+        if std::str::from_utf8(service.web.named(key)?.as_bytes()).is_err() {
+            let message = "WebDAV can't hold this name, which isn't UTF-8: rename it, or replace characters as rclone does (--webdav-encoding)";
             return Err(Error::new(ErrorKind::Invalid, "write", message).with_key(key));
         }
         Ok(Whole { service, key: key.clone(), spec, to, state: Mutex::default() })

@@ -89,7 +89,7 @@ struct CreateArgs {
     sync: bool,
     /// Split files from this size on into ranges that any worker takes (0: never)
     ///
-    /// Where the destination takes parts of one file from several workers: S3 and its kind, Google Cloud Storage, disks. Other
+    /// Where the destination takes parts of one file from several workers: S3 and its kind, Google Cloud Storage, Azure Blob, disks. Other
     /// files, and those copied inside a service or between disks, are one worker's each.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
     split_files_from: Size,

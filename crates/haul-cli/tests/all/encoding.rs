@@ -10,6 +10,7 @@ use haul_testkit::{
     gcssim::{self, GcsSim},
     interceptor::Interceptor,
     lab::{Lab, Ran},
+    minio::{ACCESS_KEY, Minio, SECRET_KEY},
     onedrivesim::{self, OneDrive},
     web_servers::{Make, WebServer},
 };
@@ -26,7 +27,7 @@ use std::{
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 /// What rclone's remotes use, and all at once.
-const MASKS: [&str; 8] = [
+const MASKS: [&str; 9] = [
     // Drive; on a disk a slash must be replaced too.
     "Slash,InvalidUtf8",
     // Dropbox.
@@ -41,6 +42,8 @@ const MASKS: [&str; 8] = [
     "Slash,CrLf,InvalidUtf8,Dot",
     "Slash,SingleQuote,BackQuote,Dollar,Hash,Percent,SquareBracket,Semicolon,Exclamation,LeftPeriod,LeftCrLfHtVt,RightCrLfHtVt",
     "Slash",
+    // S3.
+    "Slash,InvalidUtf8,Dot",
 ];
 
 /// Every character that is ever replaced, its symbol, the quote before both, at the beginning, within and at the end.
@@ -190,8 +193,8 @@ fn services() -> Vec<Service> {
     ]
 }
 
-/// Those that have buckets, where haul encodes names if it is told to.
-fn buckets() -> Vec<Service> {
+/// Those where haul encodes names if it is told to.
+fn told() -> Vec<Service> {
     let gcs = GcsSim::start(gcssim::Settings { token: "known".into(), ..gcssim::Settings::default() });
     let mut all = vec![Service {
         kind: "google cloud storage",
@@ -208,6 +211,25 @@ fn buckets() -> Vec<Service> {
         hosts: Vec::new(),
         strict: Some(MASKS[4]),
         _running: Box::new(azurite),
+    }));
+    all.extend(WebServer::start(Make::ApacheDav).map(|apache| Service {
+        kind: "webdav",
+        section: format!("url = {}\nencoding = {}\n", apache.url(), MASKS[2]),
+        own: String::new(),
+        hosts: Vec::new(),
+        strict: Some(MASKS[2]),
+        _running: Box::new(apache),
+    }));
+    all.extend(Minio::shared().map(|minio| Service {
+        kind: "s3",
+        section: format!(
+            "provider = Minio\nendpoint = {}\naccess_key_id = {ACCESS_KEY}\nsecret_access_key = {SECRET_KEY}\n",
+            minio.endpoint()
+        ),
+        own: format!("encoding = {}\n", MASKS[8]),
+        hosts: Vec::new(),
+        strict: Some(MASKS[8]),
+        _running: Box::new(()),
     }));
     all
 }
@@ -254,10 +276,10 @@ fn names_go_to_each_cloud_and_come_back_by_either_program() {
     amount::each(services(), go_and_come_back);
 }
 
-/// The same where haul is told to encode names.
+/// The same where haul does so only if it is told to.
 #[test]
-fn names_go_to_buckets_and_come_back_by_either_program() {
-    amount::each(buckets(), go_and_come_back);
+fn names_go_where_they_are_to_be_encoded_and_come_back_by_either_program() {
+    amount::each(told(), go_and_come_back);
 }
 
 fn go_and_come_back(Service { kind, section, own, hosts, strict, _running }: Service) {

@@ -7,6 +7,7 @@ use haul_testkit::{
     folder,
     lab::{Lab, until},
     minio::Minio,
+    web_servers::{Make, WebServer},
 };
 use std::{fs, process::Child};
 
@@ -115,6 +116,20 @@ fn a_large_file_goes_by_four_workers_to_minio_and_back() {
     goes(&lab, "@src", &dst, &one);
     goes(&lab, &dst, "c:dst", "c:one");
     goes(&lab, &dst, "@dst", "@one");
+}
+
+#[test]
+fn a_large_file_goes_by_four_workers_to_azurite_and_back() {
+    let Some(server) = WebServer::start(Make::Azurite) else { return };
+    let lab = lab();
+    let section = format!(
+        "[az]\ntype = azureblob\nuse_emulator = true\nendpoint = {}/devstoreaccount1\nchunk_size = 4M\n",
+        server.url()
+    );
+    fs::write(lab.config(), section).expect("config");
+    ["az:dst", "az:one"].iter().for_each(|container| drop(lab.haul(&["mkdir", container]).ok()));
+    goes(&lab, "@src", "az:dst", "az:one");
+    goes(&lab, "az:dst", "@dst", "@one");
 }
 
 #[test]

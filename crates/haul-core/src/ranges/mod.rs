@@ -22,6 +22,9 @@ const PAGES: (f64, f64) = (4.0, 16.0);
 const HALF: f64 = 0.5;
 /// The least that a cut is taken to cost.
 const LEAST: f64 = 0.1;
+/// Part of a page that a cut may cost beyond what is expected, before any has shown it: forecasts may be right to the key and each range still end
+/// a few keys after a whole page, where folders end nearly where pages do.
+const UNSHOWN: f64 = 0.2;
 /// Pages that a forecast is taken from, before it begins anew.
 const RECENT: f64 = 32.0;
 /// From this part on a page counts as a whole one.
@@ -332,8 +335,8 @@ impl Ranges {
         let known: f64 = self.ranges.iter().take(frontier).map(|range| range.left).sum();
         let basis = self.useful + HALF * known.min(3.0 * self.useful).min(8.0 * self.trust);
         let basis = basis.max(PROMISED * self.spread.as_ref().map_or(0.0, Spread::pages));
-        // As long as few cuts have shown what they cost, they may cost more where forecasts are bad.
-        let cost = cost + (1.0 - cost) * (4.0 * self.off).min(1.0) * 4.0 / (4.0 + self.ended);
+        // As long as few cuts have shown what they cost, they may cost more, most where forecasts are bad.
+        let cost = cost + (1.0 - cost) * (4.0 * self.off).clamp(UNSHOWN, 1.0) * 4.0 / (4.0 + self.ended);
         let room = WASTE * basis - self.wasted - cost * open - if unknown { 1.0 - cost } else { 0.0 };
         if room < cost {
             return None;

@@ -156,6 +156,16 @@ fn every_shape_whole_frugal_and_faster() {
     assert_eq!(bad, [""; 0]);
 }
 
+/// Each cut costs nearly a page there, which shows only when the first ranges end: many that were cut before that would have to be earned
+/// by hundreds of pages, one after the other.
+#[test]
+fn cuts_that_cost_a_page_each_are_not_made_by_the_dozen_before_that_shows() {
+    let all = sorted((0..1_000_000u64).map(|n| format!("{:04}/{n:09}", n / 1_000)));
+    let run = run(&all, 998, 64, |_| 1, &[]);
+    assert!(run.given == all);
+    assert!(run.requests <= 1_103 && run.rounds < 300, "{} requests in {} rounds", run.requests, run.rounds);
+}
+
 #[test]
 fn a_slow_reader_holds_the_listing_back() {
     let all = sorted((0..100_000).map(|n| format!("{n:08}")));

@@ -140,6 +140,29 @@ async fn several_queries_are_under_way() {
     assert!(lists <= 30, "{lists} requests for 1041 folders");
 }
 
+/// What looks ahead ends with the listing that it is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_is_given_up_asks_for_nothing_more() {
+    let sim = DriveSim::start(Settings { latency: Duration::from_millis(20), ..Settings::default() });
+    for a in 0..60 {
+        let outer = sim.add_folder(ROOT, &format!("a{a:02}"));
+        (0..60).for_each(|b| drop(sim.add_file(&sim.add_folder(&outer, &format!("b{b:02}")), "f", b"x")));
+    }
+    let store = open(&sim, "");
+    let mut listing = store.list(ListRequest::all());
+    let lists = || sim.counts()["list"];
+    while !matches!(listing.next().await, Some(Listed::Batch(batch)) if batch.iter().any(|entry| !entry.is_dir())) {}
+    drop(listing);
+    let before = lists();
+    // As long as further queries would take, if there were any.
+    for _ in 0..10 {
+        store.stat(&Key::new("a00/b00/f")).await.expect("there");
+    }
+    let looked = lists() - before;
+    assert!(before < 30, "3,600 folders are asked for by more than 60 queries; it was given up after {before}");
+    assert!(looked <= 10 + 8, "{looked} more queries, of which 8 were under way and the others are the ten for a name");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_drive_allows_and_others_do_not() {
     let sim = DriveSim::start(Settings::default());

@@ -110,8 +110,12 @@ async fn small_files_are_published_together() {
     let stored: Vec<_> = join_all(puts).await;
     assert!(stored.iter().all(Result::is_ok), "{stored:?}");
     let counts = service.counts();
-    assert_eq!(counts["files/upload_session/start"], 60);
+    assert!(!counts.contains_key("files/upload_session/start"), "{counts:?}");
+    assert!(counts["files/upload_session/append_batch"] < 15, "{counts:?}");
     assert!(counts["files/upload_session/finish_batch_v2"] < 15, "{counts:?}");
+    // They go in a header.
+    let sent = service.asked("files/upload_session/append_batch");
+    assert!(sent.iter().all(|argument| argument.to_string().len() < 8 << 10));
     let asked = service.asked("files/upload_session/finish_batch_v2");
     assert_eq!(asked[0]["entries"][0]["commit"]["client_modified"], "2020-09-13T12:26:40Z");
     assert_eq!(listed(&*store, ListRequest::all()).await.len(), 60 + 3 + 1);
@@ -123,6 +127,78 @@ async fn small_files_are_published_together() {
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(service.counts()["files/delete_batch"], 1);
     assert_eq!(listed(&*store, ListRequest::all()).await, ["d0/", "d1/", "d2/", "end"]);
+}
+
+/// Sixty small files at once.
+async fn put_sixty(store: &dyn Store) -> Vec<haul_core::Result<Stored>> {
+    let names: Vec<String> = (0..60).map(|number| format!("{number}")).collect();
+    join_all(names.iter().map(|name| put(store, name, name.as_bytes(), WriteSpec::default()))).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_takes_no_contents_together_gets_each_by_itself() {
+    for (refuses, status) in [("start_batch", 404), ("append_batch", 431)] {
+        let service = start(Settings::default());
+        let store = open(&service, "box", &[]);
+        let refuses = format!("files/upload_session/{refuses}");
+        service.fail(&refuses, 100, Fault::Status(status));
+        for _ in 0..2 {
+            let stored = put_sixty(&*store).await;
+            assert!(stored.iter().all(Result::is_ok), "{stored:?}");
+        }
+        let counts = service.counts();
+        assert_eq!(counts["files/upload_session/start"], 120, "{counts:?}");
+        assert!(counts[&refuses] < 5, "it isn't asked for again and again: {counts:?}");
+        assert_eq!(service.all().len(), 1 + 60);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn contents_that_went_together_and_got_lost_are_sent_again() {
+    for fault in [Fault::Lose, Fault::Status(503), Fault::Throttle("too_many_requests", 7)] {
+        let service = start(Settings::default());
+        let store = open(&service, "box", &[]);
+        service.fail("files/upload_session/append_batch", 1, fault);
+        let specs = (0..120).map(|number| {
+            let key = Key::new(format!("{number}"));
+            let store = &store;
+            async move { store.write(&key, WriteSpec { size: Some(3), ..Default::default() }).await.expect("begun") }
+        });
+        let publish = |upload: Box<dyn Upload>| async move {
+            let part = upload.part(0, 0, Payload::from(Bytes::from("abc"))).await.expect("kept");
+            upload.publish(vec![part], Late::default()).await
+        };
+        let first = join_all(join_all(specs).await.into_iter().map(publish)).await;
+        let failed: Vec<_> = first.into_iter().filter_map(Result::err).collect();
+        assert!(failed.len() > 1, "one request was for several");
+        assert!(failed.iter().all(|failed| failed.error.retry() != Retry::Never), "{failed:?}");
+        assert!(failed.len() < 120, "not for all");
+        assert_eq!(service.all().len(), 1 + 120 - failed.len());
+        let again = join_all(failed.into_iter().map(|failed| publish(failed.upload))).await;
+        assert!(again.iter().all(Result::is_ok));
+        assert!(service.all().iter().all(|(path, bytes)| path == "/box" || bytes.as_deref() == Some(b"abc")));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_that_a_listing_has_not_shown_are_not_asked_about() {
+    let service = start(Settings::default());
+    service.put("/box/Old/f", b"text");
+    let count = |name: &str| service.counts().get(name).copied().unwrap_or_default();
+    let listing = open(&service, "box", &[]);
+    assert_eq!(listed(&*listing, ListRequest::all()).await, ["Old/", "Old/f", "end"]);
+    for name in ["a/b/f", "c/f", "Old/g"] {
+        put(&*listing, name, b"text", WriteSpec::default()).await.expect("written");
+    }
+    assert_eq!(count("files/get_metadata"), 0);
+    // What it has shown by a name of other case is.
+    let error = put(&*listing, "old/h", b"text", WriteSpec::default()).await.expect_err("another's folder");
+    assert_eq!((error.kind(), count("files/get_metadata")), (ErrorKind::Exists, 1));
+    // In a folder that was just made is nothing either.
+    let made = open(&service, "new", &[]);
+    made.make_dir(&Key::new(""), &WriteSpec::default()).await.expect("made");
+    put(&*made, "a/f", b"text", WriteSpec::default()).await.expect("written");
+    assert_eq!(count("files/get_metadata"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,6 +13,7 @@ from dropbox.files import (
     DownloadError,
     FileMetadata,
     FolderMetadata,
+    UploadSessionAppendBatchArgEntry,
     UploadSessionCursor,
     UploadSessionFinishArg,
     UploadSessionType,
@@ -109,6 +110,28 @@ ended = dbx.files_upload_session_finish_batch_v2(entries).entries
 assert [entry.is_success() for entry in ended] == [True, True, False], ended
 assert ended[0].get_success().content_hash == content_hash(large), ended
 assert ended[2].get_failure().get_lookup_failed().is_not_found(), ended
+
+# Sessions whose contents go by one request.
+ids = dbx.files_upload_session_start_batch(2).session_ids
+batch = [
+    UploadSessionAppendBatchArgEntry(UploadSessionCursor(id, 0), length, close=True)
+    for id, length in [(ids[0], 3), ("none", 2), (ids[1], 4)]
+]
+error = refused(dbx.files_upload_session_append_batch, b"one__four", batch, content_hash="0" * 64)
+assert error.is_content_hash_mismatch(), error
+assert refused(dbx.files_upload_session_append_batch, b"one", batch).is_length_mismatch()
+ended = dbx.files_upload_session_append_batch(b"one__four", batch, content_hash=content_hash(b"one__four")).entries
+assert [entry.is_success() for entry in ended] == [True, False, True], ended
+assert ended[1].get_failure().is_not_found(), ended
+ended = dbx.files_upload_session_append_batch(b"one__four", batch).entries
+assert ended[0].get_failure().is_closed(), ended
+entries = [
+    UploadSessionFinishArg(UploadSessionCursor(id, size), CommitInfo(f"/sdk/e/{size}"))
+    for id, size in zip(ids, [3, 4])
+]
+ended = dbx.files_upload_session_finish_batch_v2(entries).entries
+assert [entry.get_success().content_hash for entry in ended] == [content_hash(b"one"), content_hash(b"four")], ended
+dbx.files_delete_v2("/sdk/e")
 
 copied = dbx.files_copy_v2("/sdk/large", "/sdk/copy").metadata
 assert copied.content_hash == content_hash(large) and copied.id != done.id, copied

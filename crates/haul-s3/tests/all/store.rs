@@ -340,6 +340,58 @@ async fn every_key_survives() {
 }
 
 #[tokio::test]
+async fn encoded_names_come_in_the_order_of_keys() {
+    let Some(service) = service() else { return };
+    let (raw, _, bucket) = service.bucket(&[]).await;
+    let encoding = ("encoding", "Slash,CrLf,InvalidUtf8,Dot");
+    let (store, _) = service.open(&bucket, &[encoding]);
+    // A line break comes before all else, its symbol after.
+    let names = [&b"a\nb"[..], b"a-b", "a␊".as_bytes(), b"d\n/x", b"d-", b"z\xff"].map(Key::new);
+    for name in &names {
+        put(&store, name.as_bytes(), b"text").await;
+    }
+    let stored = ["a-b", "a‛␊", "a␊b", "d-", "d␊/x", "z‛FF"];
+    let names_of = async |store: &S3| -> Vec<String> {
+        let listed = list(store, ListRequest::all()).await.unwrap();
+        listed.iter().map(|entry| String::from_utf8_lossy(entry.key.as_bytes()).into_owned()).collect()
+    };
+    assert_eq!(names_of(&raw).await, stored, "without an encoding they are what they are");
+    let listed = list(&store, ListRequest::all()).await.unwrap();
+    assert!(listed.iter().map(|entry| &entry.key).eq(&names), "{listed:?}");
+    assert_eq!(get(&store, b"z\xff", None).await.unwrap().1, b"text");
+    assert_eq!(keys(&service.open(&format!("{bucket}/d\n"), &[encoding]).0, ListRequest::all()).await, ["x"]);
+    assert_eq!((store.caps().page, raw.caps().page.is_some()), (None, true), "ranges of keys are no ranges of names");
+    let [ours, plain] = [&store, &raw].map(|store| store.caps().domain.clone().unwrap());
+    assert_ne!(ours.name, plain.name, "keys of one are others of the other");
+    let item = CopyItem {
+        from: Key::new("d\n/x"),
+        want: None,
+        size: 4,
+        to: Key::new("m\r"),
+        spec: WriteSpec::default(),
+        how: CopyHow::Rename,
+    };
+    let batch = CopyBatch { from: ours.place, items: vec![item], links: Default::default() };
+    store.copy(batch, Default::default()).await.remove(0).unwrap();
+    assert_eq!(names_of(&raw).await, ["a-b", "a‛␊", "a␊b", "d-", "m␍", "z‛FF"]);
+    let all = list(&store, ListRequest::all()).await.unwrap().into_iter().map(|entry| (entry.key, None)).collect();
+    assert!(store.delete(all).await.iter().all(Result::is_ok));
+    assert!(keys(&raw, ListRequest::all()).await.is_empty());
+    let request = OpenRequest {
+        options: service
+            .options
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .chain([("versions".into(), "true".into()), (encoding.0.into(), encoding.1.into())])
+            .collect(),
+        path: bucket.into(),
+        ..OpenRequest::default()
+    };
+    let why = "old versions are shown by the names that the bucket has: leave out encoding (--s3-encoding Raw)";
+    assert_eq!(S3::open(request).unwrap_err().message(), why);
+}
+
+#[tokio::test]
 async fn listings_of_directories_pages_and_limits() {
     let Some(service) = service() else { return };
     let (store, meters, name) = service.bucket(&[("list_chunk", "3")]).await;

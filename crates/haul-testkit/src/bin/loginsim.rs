@@ -171,8 +171,7 @@ fn of_box(words: &Words) -> io::Result<Service> {
 fn azure(words: &Words) -> Service {
     let sim = AzureSim::start(words.latency(), words.count("names"));
     let options = json!({
-        "type": "azureblob", "account": azuresim::ACCOUNT, "key": azuresim::KEY, "use_emulator": "true",
-        "endpoint": sim.account(),
+        "type": "azureblob", "account": azuresim::ACCOUNT, "key": azuresim::KEY, "endpoint": sim.account(),
     });
     let counts = move || counted([("ListBlobs", sim.pages())], 0, 0);
     Service { options, hosts: Vec::new(), counts: Box::new(counts), files: Box::new(|| json!({})) }

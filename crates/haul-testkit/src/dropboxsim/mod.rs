@@ -339,7 +339,10 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> io::Result<Respon
     let content = matches!(name, "files/upload" | "files/download")
         || matches!(
             name,
-            "files/upload_session/start" | "files/upload_session/append_v2" | "files/upload_session/finish"
+            "files/upload_session/start"
+                | "files/upload_session/append_v2"
+                | "files/upload_session/append_batch"
+                | "files/upload_session/finish"
         );
     let argument = match (content, header("dropbox-api-arg")) {
         (true, Some(text)) => serde_json::from_str(&text).unwrap_or_default(),
@@ -518,6 +521,31 @@ impl State {
         Ok(folder.value(at))
     }
 
+    /// Contents that stand one after another.
+    fn append_many(&mut self, argument: &Value, body: &Bytes) -> Result<Value, Refusal> {
+        let entries = argument["entries"].as_array().cloned().unwrap_or_default();
+        let length = |entry: &Value| entry["length"].as_u64().unwrap_or(0) as usize;
+        if entries.len() > 1000 {
+            return Err("malformed");
+        }
+        if entries.iter().map(length).sum::<usize>() != body.len() {
+            return Err("length_mismatch");
+        }
+        let mut at = 0;
+        let each = entries.iter().map(|entry| {
+            let piece = body.slice(at..at + length(entry));
+            at += piece.len();
+            match self.sessions.append(entry, piece) {
+                Ok(_) => json!({".tag": "success"}),
+                Err(summary) => {
+                    let end = self.sessions.end(entry);
+                    json!({".tag": "failure", "failure": refusal("", summary, end)})
+                }
+            }
+        });
+        Ok(json!({"entries": each.collect::<Vec<_>>()}))
+    }
+
     fn act(&mut self, settings: &Settings, asked: &Asked, crowded: bool) -> Result<Answered, Refusal> {
         let argument = &asked.argument;
         let path = |name: &str| argument[name].as_str().unwrap_or_default().to_owned();
@@ -539,6 +567,7 @@ impl State {
             }
             "files/upload_session/start" => self.sessions.start(argument, asked.body.clone())?,
             "files/upload_session/append_v2" => self.sessions.append(argument, asked.body.clone())?,
+            "files/upload_session/append_batch" => self.append_many(argument, &asked.body)?,
             "files/upload_session/start_batch" => {
                 let count = argument["num_sessions"].as_u64().unwrap_or(0);
                 let ids: Vec<Value> = (0..count)

@@ -54,7 +54,8 @@ impl Sessions {
         if body.len() > MOST {
             return Err("payload_too_large");
         }
-        let id = format!("pid_upload_session:{}", self.all.len());
+        // As long as the service's.
+        let id = format!("pid_upload_session:{:049}", self.all.len());
         let mut pieces = BTreeMap::new();
         if !body.is_empty() {
             pieces.insert(0, body);
