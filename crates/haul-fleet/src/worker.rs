@@ -34,8 +34,10 @@ use std::{
 };
 use tokio::{sync::Notify, time::sleep};
 
-/// Who begins to wait looks again after this part of an interval, then after twice that, and so on.
-const SOONER: u32 = 16;
+/// Who begins to wait looks again after this part of an interval, then after twice that, and so on …
+const SOONEST: u32 = 16;
+/// … up to this part: so long at most it doesn't know that nothing is left.
+const LATEST: u32 = 4;
 
 /// How a worker works.
 #[derive(Clone, Debug)]
@@ -298,7 +300,7 @@ impl Crew {
 
     /// Claims and works until nothing is left, or the worker is to end.
     async fn shards(&self) -> Result<()> {
-        let soonest = self.worker.settings.interval / SOONER;
+        let soonest = self.worker.settings.interval / SOONEST;
         let mut pause = soonest;
         while !self.ended.is_cancelled() {
             // Before it chooses: what is told while it looks must not be missed.
@@ -328,14 +330,13 @@ impl Crew {
                     if all_wait {
                         self.say_idle(true).await?;
                     }
-                    // At first it looks more often by itself: who has just begun may split off ranges of a large file at once.
-                    let is_early = all_wait && pause < self.worker.settings.interval;
+                    // It looks more often by itself: who has just begun may split off ranges of a large file at once.
                     tokio::select! {
                         () = looked => {}
-                        () = sleep(pause), if is_early => {}
+                        () = sleep(pause), if all_wait => {}
                         () = self.ended.cancelled() => {}
                     }
-                    pause = (pause * 2).min(self.worker.settings.interval);
+                    pause = (pause * 2).min(self.worker.settings.interval / LATEST);
                     self.waiting.fetch_sub(1, Relaxed);
                 }
             }
