@@ -84,9 +84,10 @@ class Cloud(S3):
     def drop(self, bucket):
         self.admin("DELETE", f"bucket/{bucket}")
 
-    def make(self, bucket, key, size, seed, seconds):
-        """A stored key of made content, with a modification time in seconds, a true CRC64NVME and a true MD5; nothing is sent."""
-        query = {"key": key, "size": size, "seed": seed, "mtime": seconds, "md5": 1}
+    def make(self, bucket, key, size, seed, seconds, md5=True):
+        """A stored key of made content, with a modification time in seconds, a true CRC64NVME and a true MD5 unless none is wanted; nothing
+        is sent."""
+        query = {"key": key, "size": size, "seed": seed, "mtime": seconds} | ({"md5": 1} if md5 else {})
         self.admin("PUT", f"bucket/{bucket}/make?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}")
 
     def count(self, bucket):

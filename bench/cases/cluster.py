@@ -1,13 +1,15 @@
-"""One job by many workers (`haul fleet`): a million objects from bucket to bucket on 1, 2, 4 and 8 of them, and ten million on 8. Each
-worker may send so many requests a second, so that the processors of one machine are enough for all of them."""
+"""One job by many workers (`haul fleet`): a million objects from bucket to bucket on 1, 2, 4 and 8 of them, and ten million on 8; one large
+file, split, on 1, 2 and 4. Each worker may send so many requests or bytes a second, so that the processors of one machine are enough for
+all of them."""
 
 import datetime
 import json
 import re
 import subprocess
 
-from cases.common import CloudCase, Command
-from cloud import Cloud
+import data
+from cases.common import CloudCase, Command, TwoClouds
+from cloud import Cloud, difference
 
 FULL, QUICK = 1_000_000, 2_000
 MANY, MANY_QUICK = 10_000_000, 4_000
@@ -23,12 +25,16 @@ LOG_LINE = 150
 KILL_SECONDS, KILL_SECONDS_QUICK = 10, 2
 # So many at most: who is killed more often than leases end gets nowhere.
 KILLS, KILLS_QUICK = 200, 2
+# One file: bytes, from which size it is split (a range is an eighth of that), MiB a second of each worker, each way. Eight ranges at least
+# for each of the workers.
+SPLIT_FULL, SPLIT_QUICK = (4_000_000_000, "1G", 50), (100_000_000, "32M", 10)
+WORKERS_SPLIT = (1, 2, 4)
 # The workers of one run, started and waited for; each says how many requests to the job's directory it made, and when it ended.
 RUN = """
-"$0" fleet create bench:{src} bench:{dst} --at jobs:{jobs}/run --shards {shards} > /dev/null || exit
+"$0" fleet create {ends} --at jobs:{jobs}/run --shards {shards} {more} > /dev/null || exit
 i=0
 while [ $i -lt {workers} ]; do
-  ( "$0" fleet work jobs:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2> worker-$i.log > /dev/null
+  ( "$0" fleet work jobs:{jobs}/run {rate} --lease {lease} -v --log-format date,time,microseconds 2> worker-$i.log > /dev/null
     echo $? > worker-$i.code ) &
   i=$((i + 1))
 done
@@ -36,11 +42,11 @@ wait
 """
 # The same, while one after the other is killed every so many seconds, and started again as a scheduler does.
 RUN_KILLED = """
-"$0" fleet create bench:{src} bench:{dst} --at jobs:{jobs}/run --shards {shards} > /dev/null || exit
+"$0" fleet create {ends} --at jobs:{jobs}/run --shards {shards} {more} > /dev/null || exit
 i=0 all=
 while [ $i -lt {workers} ]; do
   ( while
-      "$0" fleet work jobs:{jobs}/run --tpslimit {rate} --lease {lease} -v --log-format date,time,microseconds 2>> worker-$i.log > /dev/null &
+      "$0" fleet work jobs:{jobs}/run {rate} --lease {lease} -v --log-format date,time,microseconds 2>> worker-$i.log > /dev/null &
       echo $! > worker-$i.pid
       wait $!
       code=$?
@@ -58,7 +64,7 @@ kill $killer 2> /dev/null || :
 
 
 def cases(quick):
-    return [Fleet(quick), Many(quick), Killed(quick)]
+    return [Fleet(quick), Many(quick), Killed(quick), Split(quick)]
 
 
 class Fleet(CloudCase):
@@ -106,7 +112,8 @@ class Fleet(CloudCase):
         for workers in self.workers:
             lease = "60s" if self.keys >= FULL else "6s"
             script = self.script.format(
-                src=FROM, dst=TO, jobs=JOBS, shards=64, workers=workers, rate=self.rate, lease=lease, every=self.every, kills=self.kills,
+                ends=f"bench:{FROM} bench:{TO}", jobs=JOBS, shards=64, more="", workers=workers, rate=f"--tpslimit {self.rate}", lease=lease,
+                every=self.every, kills=self.kills,
             )
             yield Command(f"haul fleet {workers}", "sh", ["-c", script, self.haul], series="haul fleet", at=workers, folder=str(self.folder))
 
@@ -173,6 +180,60 @@ class Killed(Fleet):
         killed = self.folder / "worker-killed"
         run["killed"] = int(killed.read_text(encoding="ascii")) if killed.exists() else 0
         return super().check(command, run, whole)
+
+
+class Split(TwoClouds):
+    """One large file from one provider to another, in ranges that all workers take."""
+
+    name = "cluster-fleet-split"
+    tools = ("sh",)
+    runs = 3
+    src_flags = dst_flags = ("--preset", "aws-like", "--latency", "50ms", "--connection-rate", "25M", "--keep", "sizes")
+    columns = (("of the rate %", "rate_percent"), ("coordination %", "coordination_percent"))
+
+    def __init__(self, quick):
+        super().__init__()
+        self.size, self.split_from, self.rate = SPLIT_QUICK if quick else SPLIT_FULL
+        self.what = (
+            f"one file of {self.size / 1e9:g} GB from one endpoint to another by {', '.join(map(str, WORKERS_SPLIT))} workers of {self.rate} MiB/s each, "
+            f"50 ms and 25 MB/s a connection"
+        )
+
+    def prepare(self, folder, tools, stack):
+        super().prepare(folder, tools, stack)
+        self.haul = tools.paths["haul"]
+        # With no MD5, which would have to be proved by one worker.
+        self.src.create(FROM)
+        self.src.make(FROM, "large.bin", self.size, 1, data.FIRST_TIME_NS // 10**9, md5=False)
+        self.expected = self.src.stored(FROM)
+        self.jobs = stack.enter_context(Cloud(tools.paths["cloudsim"], "--preset", "aws-like"))
+        self.endpoints = [self.src, self.dst, self.jobs]
+
+    def environment(self, command):
+        return super().environment(command) | self.jobs.remote("jobs")
+
+    def commands(self):
+        for workers in WORKERS_SPLIT:
+            script = RUN.format(
+                ends=f"src:{FROM} dst:{TO}", jobs=JOBS, shards=1, more=f"--split-files-from {self.split_from}", workers=workers,
+                rate=f"--bwlimit {self.rate}M", lease="60s",
+            )
+            yield Command(f"haul fleet {workers}", "sh", ["-c", script, self.haul], series="haul fleet", at=workers, folder=str(self.folder))
+
+    def fresh(self, _command):
+        self.dst.create(TO)
+        self.jobs.create(JOBS)
+        for log in self.folder.glob("worker-*"):
+            log.unlink()
+
+    def check(self, command, run, _whole):
+        codes = [int(code.read_text()) for code in self.folder.glob("worker-*.code")]
+        if codes != [0] * command.at:
+            return f"workers ended with {codes}"
+        run["rate_percent"] = 100 * self.size / (command.at * self.rate * 2**20 * run["wall_s"])
+        logs = [Log(log) for log in self.folder.glob("worker-*.log")]
+        run["coordination_percent"] = 100 * sum(log.spent for log in logs) / max(run["total_requests"], 1)
+        return difference(self.expected, self.dst.stored(TO))
 
 
 class Log:

@@ -12,7 +12,7 @@ use crate::{
 use bytes::Bytes;
 use futures::StreamExt;
 use haul::pipe;
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, plan::Replace};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, Retry, plan::Replace};
 use haul_store::{Late, ListRequest, Payload, Store, WriteSpec};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -184,9 +184,7 @@ impl Board {
             Ok(()) => Ok(Answer::Created),
             Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Changed) => Ok(Answer::Exists),
             // It may have arrived. A store that will never take it says so when it is tried again.
-            Err(error) if error.kind() != ErrorKind::Cancelled && error.retry() != haul_core::Retry::Never => {
-                Ok(Answer::Lost)
-            }
+            Err(error) if error.kind() != ErrorKind::Cancelled && error.retry() != Retry::Never => Ok(Answer::Lost),
             Err(error) => Err(error),
         }
     }
@@ -199,10 +197,14 @@ impl Board {
         for _ in 0..TRIES {
             match meaning(self.create(&key, &lease.record).await?) {
                 Meaning::Stands => return Ok(true),
-                Meaning::Look => match lease.found(self.read(&key).await?.as_ref()) {
-                    Found::Stands => return Ok(true),
-                    Found::Lost => return Ok(false),
-                    Found::Again => {}
+                Meaning::Look => match self.read(&key).await {
+                    // Whosever it is, nobody can build on it.
+                    Err(error) if is_spoiled(&error) => return Ok(false),
+                    there => match lease.found(there?.as_ref()) {
+                        Found::Stands => return Ok(true),
+                        Found::Lost => return Ok(false),
+                        Found::Again => {}
+                    },
                 },
             }
         }
@@ -309,6 +311,17 @@ impl Board {
         self.requests.fetch_add(1, Relaxed);
         self.store.delete(vec![(key.clone(), None)]).await.into_iter().collect()
     }
+}
+
+/// True for an error after which this process can read no record, rather than not this one.
+pub(crate) fn is_of_worker(error: &Error) -> bool {
+    use ErrorKind::{Cancelled, Unauthenticated, Unreachable};
+    matches!(error.kind(), Cancelled | Unauthenticated | Unreachable)
+}
+
+/// True for an error of reading a record that any other worker would get as well.
+pub(crate) fn is_spoiled(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corrupt || error.kind() == ErrorKind::Io && error.retry() == Retry::Never
 }
 
 fn number(name: &[u8]) -> Option<u64> {

@@ -2,8 +2,10 @@
 //! finds all ranges done finishes the file. A file that can't be split is one worker's, as all others are.
 
 use crate::{
+    board::is_spoiled,
     outcome::Outcome,
     protocol::{FileShard, Lease, Progress, Record, Rest, ShardId, Stage, State},
+    report::AT_ONCE,
     worker::{Crew, fatal, is_fatal},
 };
 use futures::{FutureExt, StreamExt, TryStreamExt};
@@ -28,12 +30,8 @@ const SHARE: u64 = 8;
 /// … and not less of a file than this part of it: each range is some objects of the job's directory, which all workers list.
 const MOST: u64 = 512;
 
-/// With so many records (each try is two) a shard of a file has had tries enough: much may have been sent for it, which one bad
-/// moment of a server must not cost.
-const ENOUGH: u64 = 12;
-
-/// Records of ranges that are read at once.
-const AT_ONCE: usize = 16;
+/// A shard of a file is tried so often: much may have been sent for it, which one bad moment of a server must not cost.
+const TRIES: u64 = 6;
 
 /// What came of a range.
 #[derive(Serialize, Deserialize)]
@@ -51,8 +49,10 @@ enum Came {
 enum Left {
     /// Its lease is lost, or it is to stop, and others go on.
     ToOthers,
-    /// It can do no more.
-    Fatal(Error),
+    /// It failed with what may pass.
+    Again,
+    /// It can do no more. True if that is this shard's failure too, of which others may have as many as of any.
+    Fatal(Error, bool),
     /// It failed.
     Failed(Error),
 }
@@ -138,8 +138,9 @@ impl Crew {
             Ok(()) => Ok(()),
             Err(_) if lost.is_cancelled() => Ok(()),
             Err(Left::ToOthers) => self.write(&back()).await.map(drop),
-            Err(Left::Fatal(error)) => {
-                self.write(&back()).await?;
+            Err(Left::Again) => self.write(&lease.with(Progress::Fails)).await.map(drop),
+            Err(Left::Fatal(error, counts)) => {
+                self.write(&if counts { lease.with(Progress::Fails) } else { back() }).await?;
                 Err(error)
             }
             Err(Left::Failed(error)) => {
@@ -203,8 +204,7 @@ impl Crew {
         (from, to): (u64, u64),
         cancel: &Cancel,
     ) -> Result<(), Left> {
-        let of = lease.id.parent().unwrap_or_else(|| lease.id.clone());
-        let came = if self.sight().view.failed.contains(&of) {
+        let came = if self.sight().view.failed.contains(&file_of(lease)) {
             Came::LeftOut
         } else {
             match self.sent(lease, file, (from, to), cancel).await {
@@ -218,14 +218,24 @@ impl Crew {
             }
         };
         let (failed, came) = (matches!(came, Came::Failed(_)), text(&came).map_err(Left::Failed)?);
+        Ok(self.range_is_done(lease, came, failed).await?)
+    }
+
+    /// Nothing is left of a range of which this came.
+    async fn range_is_done(&self, lease: &Lease<Outcome>, came: String, failed: bool) -> Result<()> {
         // Who has lost the lease says nothing of the file: another may have sent the range.
-        if self.write(&lease.with(Progress::Came(came))).await? {
-            if failed {
-                self.board().note_failed(&of).await?;
-            }
-            self.board().note_done(&lease.id).await?;
+        if !self.write(&lease.with(Progress::Came(came))).await? {
+            return Ok(());
         }
-        Ok(())
+        if failed {
+            self.board().note_failed(&file_of(lease)).await?;
+        }
+        self.board().note_done(&lease.id).await
+    }
+
+    /// Nobody tries this range again.
+    pub async fn range_failed(&self, lease: &Lease<Outcome>, error: &Error) -> Result<()> {
+        self.range_is_done(lease, text(&Came::Failed((self.worker.line)(error)))?, true).await
     }
 
     async fn sent(
@@ -280,9 +290,18 @@ impl Crew {
         let ids: Vec<ShardId> = (0..lease.record.born).map(|number| lease.id.child(number)).collect();
         let reads = ids.into_iter().map(|id| async move {
             let Some(number) = self.board().latest(&id).await? else { return Ok::<_, Error>(None) };
-            let Some(record) = self.board().record(&id, number).await? else { return Ok(None) };
-            match record.rest {
-                Rest::File(FileShard { stage: Stage::Came(came), key, .. }) => Ok(Some(self.read_came(&came, &key))),
+            let record = match self.board().record(&id, number).await {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(None),
+                Err(error) if is_spoiled(&error) => return Ok(self.unread(lease, &id, &error)),
+                Err(error) => return Err(error),
+            };
+            match (record.state, record.rest) {
+                (_, Rest::File(FileShard { stage: Stage::Came(came), key, .. })) => {
+                    Ok(Some(self.read_came(&came, &key)))
+                }
+                // Of one that was given up nothing could be read.
+                (State::Done, _) => Ok(Some(Came::LeftOut)),
                 _ => Ok(None),
             }
         });
@@ -296,12 +315,19 @@ impl Crew {
         value(came).unwrap_or_else(|error| Came::Failed((self.worker.line)(&error.with_key(key))))
     }
 
+    /// What came of a range of which nothing can be read. Where it isn't known to be done, whoever comes to it gives it up.
+    fn unread(&self, lease: &Lease<Outcome>, range: &ShardId, error: &Error) -> Option<Came> {
+        let Rest::File(file) = &lease.record.rest else { return None };
+        let why = || format!("{}: what came of a range can't be read: {}", file.key, (self.worker.line)(error));
+        self.sight().view.done.contains(range).then(|| Came::Failed(why()))
+    }
+
     /// Copies a file as one run does. That it is compared again is counted by nobody.
     async fn copy_whole(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
         let (job, cx) = (self.job(), self.cx(cancel));
         let report = run_one(job, cx, &file.key, &file.key).boxed_local().await;
         if let Some(error) = fatal(&report.errors, report.stopped) {
-            return Err(Left::Fatal(error));
+            return Err(Left::Fatal(error, false));
         }
         if report.stopped.is_some() {
             return Err(Left::ToOthers);
@@ -316,6 +342,14 @@ impl Crew {
         self.grip(lease).holds().await.map_err(|_| Left::ToOthers)?;
         self.discard(sharing, file).await;
         Ok(())
+    }
+
+    /// The same for a file of which this is known.
+    pub async fn give_up_about(&self, lease: &Lease<Outcome>, about: &str) {
+        // Who can't read it can do nothing about it; who has lost the lease needn't.
+        if let Ok(file) = value::<SharedFile>(about) {
+            let _ = self.give_up(lease, &self.sharing(&Cancel::default()), &file).await;
+        }
     }
 
     async fn discard(&self, sharing: &Sharing, file: &SharedFile) {
@@ -355,28 +389,34 @@ impl Crew {
     /// What an error means for this worker.
     fn left(&self, lease: &Lease<Outcome>, error: Error, cancel: &Cancel) -> Left {
         let may_pass = error.kind() != ErrorKind::Changed && error.retry() != Retry::Never;
+        let is_last = lease.record.failures + 1 >= TRIES;
         match error.kind() {
             ErrorKind::Cancelled => Left::ToOthers,
             _ if cancel.is_cancelled() => Left::ToOthers,
-            kind if is_fatal(kind) => Left::Fatal(error),
-            _ if is_own(lease, &error) && lease.number < ENOUGH => Left::Fatal(error),
-            _ if may_pass && lease.number < ENOUGH => {
+            kind if is_fatal(kind) => Left::Fatal(error, false),
+            _ if is_own(lease, &error) && !is_last => Left::Fatal(error, true),
+            _ if may_pass && !is_last => {
                 tracing::warn!("Shard {} is given back, to be tried again: {}", lease.id, (self.worker.line)(&error));
-                Left::ToOthers
+                Left::Again
             }
             _ => Left::Failed(error),
         }
     }
 
     /// Tells this worker's sinks of a failure that nobody tries to mend.
-    fn tell(&self, error: &Error) {
+    pub fn tell(&self, error: &Error) {
         self.worker.cx.sink.emit(&Event::Error(Arc::new(error.to_report())));
     }
 
     /// The outcome of a file that failed.
-    fn failed(&self, error: &Error) -> Outcome {
+    pub fn failed(&self, error: &Error) -> Outcome {
         Outcome { error_count: 1, errors: vec![(self.worker.line)(error)], ..Outcome::default() }
     }
+}
+
+/// The file that a range is of.
+fn file_of(lease: &Lease<Outcome>) -> ShardId {
+    lease.id.parent().unwrap_or_else(|| lease.id.clone())
 }
 
 /// True for an error that the worker's own configuration causes: whoever began the write of the file had none such.
@@ -405,6 +445,6 @@ fn all_sent(came: Vec<Came>, key: &Key) -> Result<Vec<Brought>, String> {
 impl From<Error> for Left {
     /// An error of the job's directory: without it nobody can go on.
     fn from(error: Error) -> Left {
-        Left::Fatal(error)
+        Left::Fatal(error, false)
     }
 }

@@ -11,6 +11,7 @@ pub mod board;
 pub mod create;
 pub mod cuts;
 pub mod files;
+mod given_up;
 mod grip;
 pub mod outcome;
 pub mod protocol;

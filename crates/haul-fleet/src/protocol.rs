@@ -67,6 +67,18 @@ impl fmt::Display for ShardId {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerId(pub String);
 
+impl WorkerId {
+    /// Whoever wrote this record, which can't be read. It gives no sign of life: it is taken for dead unless a next record comes.
+    pub fn unread(id: &ShardId, number: u64) -> WorkerId {
+        WorkerId(format!("?{id}/{number}"))
+    }
+
+    /// True for [`WorkerId::unread`].
+    pub fn is_unread(&self) -> bool {
+        self.0.starts_with('?')
+    }
+}
+
 /// Who may work at a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -142,13 +154,32 @@ pub struct Record<T> {
     pub children: Vec<Child>,
     /// Children so far.
     pub born: u64,
+    /// Tries at what is left that failed with what may pass. That a worker was interrupted is no failure.
+    #[serde(default)]
+    pub failures: u64,
+    /// Holders that were taken for dead since something of it was last written down as done.
+    #[serde(default)]
+    pub deaths: u64,
+    /// Why it is given up: whoever holds it only writes that down.
+    #[serde(default)]
+    pub given_up: Option<String>,
 }
 
 impl<T: Default> Record<T> {
     /// The first record of a shard.
     pub fn first(by: &WorkerId, rest: Rest) -> Record<T> {
-        let (outcome, cuts, children) = (T::default(), Vec::new(), Vec::new());
-        Record { state: State::Open, by: by.clone(), rest, outcome, cuts, children, born: 0 }
+        Record {
+            state: State::Open,
+            by: by.clone(),
+            rest,
+            outcome: T::default(),
+            cuts: Vec::new(),
+            children: Vec::new(),
+            born: 0,
+            failures: 0,
+            deaths: 0,
+            given_up: None,
+        }
     }
 }
 
@@ -178,6 +209,8 @@ pub enum Progress<T> {
     Reached(Key, T, Vec<Key>, Vec<FileShard>),
     /// It stops, having come this far (`None`: it can't tell, and nothing was met), and leaves the rest to others.
     GivesBack(Option<Key>, T, Vec<FileShard>),
+    /// It failed with what may pass, and leaves it to others to try again.
+    Fails,
     /// Nothing is left but large files that were met on the way.
     Settled(T, Vec<FileShard>),
     /// The write of a large file is begun: what is known of it now, and its ranges.
@@ -230,8 +263,17 @@ pub fn meaning(answer: Answer) -> Meaning {
 impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
     /// The record by which `me` takes over what `self` leaves to others, or what its holder, taken for dead, holds.
     pub fn claimed(&self, me: &WorkerId) -> Lease<T> {
-        let record = Record { state: State::Held, by: me.clone(), children: Vec::new(), ..self.record.clone() };
+        let mut record = Record { state: State::Held, by: me.clone(), children: Vec::new(), ..self.record.clone() };
+        // One's own claim, of which no answer came, is nobody's death.
+        record.deaths += u64::from(self.record.state == State::Held && self.record.by != *me);
         Lease { id: self.id.clone(), number: self.number + 1, record }
+    }
+
+    /// The record by which `me` takes over a shard whose record `number`, its last, can't be read: to give it up, as what that said is
+    /// unknown. `self` is the last one that can be read.
+    pub fn beyond(&self, number: u64, me: &WorkerId, why: String) -> Lease<T> {
+        let record = Record { given_up: Some(why), ..self.claimed(me).record };
+        Lease { id: self.id.clone(), number: number + 1, record }
     }
 
     /// The record that a holder writes next.
@@ -248,6 +290,10 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
                 record.state = State::Open;
                 self.set_aside(&mut record, files);
             }
+            Progress::Fails => {
+                record.failures += 1;
+                record.state = State::Open;
+            }
             Progress::Settled(done, files) => {
                 record.settle(None, done);
                 record.rest = Rest::Nothing;
@@ -255,6 +301,7 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
             }
             Progress::Begun(file, ranges) => {
                 record.rest = Rest::File(file);
+                (record.failures, record.deaths) = (0, 0);
                 ranges.into_iter().for_each(|range| self.bears(&mut record, Rest::File(range)));
             }
             Progress::Came(what) => {
@@ -321,6 +368,7 @@ impl<T: AddAssign> Record<T> {
         if let (Some(key), Rest::Keys(range)) = (reached, &mut self.rest) {
             self.cuts.push(key.clone());
             range.after = Some(key);
+            self.deaths = 0;
         }
     }
 }
@@ -506,6 +554,29 @@ mod tests {
             (range.record.state, range.record.rest),
             (State::Done, Rest::File(file(Stage::Came("parts".into()))))
         );
+    }
+
+    #[test]
+    fn failures_and_deaths_are_counted_apart_and_interruptions_are_neither() {
+        let held = lease("a", "z").claimed(&worker("b"));
+        assert_eq!((held.record.failures, held.record.deaths), (0, 0));
+        let back = held.with(Progress::GivesBack(None, 0, Vec::new()));
+        let failed = back.claimed(&worker("c")).with(Progress::Fails);
+        assert_eq!((failed.record.state, failed.record.failures, failed.record.deaths), (State::Open, 1, 0));
+        let again = failed.claimed(&worker("d"));
+        let taken = again.claimed(&worker("e")).claimed(&worker("f"));
+        assert_eq!((taken.record.failures, taken.record.deaths), (1, 2));
+        assert_eq!(again.claimed(&worker("d")).record.deaths, 0, "its own claim, of which it heard nothing");
+        let further = taken.with(Progress::Reached(Key::new("c"), 1, Vec::new(), Vec::new()));
+        assert_eq!(further.record.deaths, 0, "something of it was done");
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_passed_over_to_give_its_shard_up() {
+        let given_up = lease("a", "z").beyond(7, &worker("b"), "why".into());
+        assert_eq!((given_up.number, given_up.record.given_up.as_deref()), (8, Some("why")));
+        assert_eq!(given_up.record.state, State::Held);
+        assert!(WorkerId::unread(&given_up.id, 7).is_unread() && !given_up.record.by.is_unread());
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use crate::{
     Board, Spec,
-    board::View,
+    board::{View, is_of_worker},
     outcome::Outcome,
-    protocol::{FileShard, Record, Rest, ShardId, Stage, State},
+    protocol::{FileShard, Record, Rest, ShardId, Stage, State, WorkerId},
 };
 use futures::{FutureExt, StreamExt};
 use haul_core::{Error, ErrorKind, Result};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Records that are read at once.
-const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 
 /// A job at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -29,6 +29,8 @@ pub struct Summary {
     pub held: usize,
     /// Workers that have given a sign of life and not taken it away.
     pub workers: usize,
+    /// Those of them that have ended or say nothing more, as far as whoever looks can tell.
+    pub silent: usize,
     /// What was done in all shards.
     pub outcome: Outcome,
 }
@@ -37,21 +39,23 @@ pub struct Summary {
 pub type Records = BTreeMap<ShardId, Record<Outcome>>;
 
 /// The last records of all shards, as `view` shows their numbers; what `known` has of them already isn't read again. What came of ranges
-/// of large files is left out.
+/// of large files is left out. A record that can't be read is one error of its shard, which somebody seems to hold unless it is known
+/// to be done; it is read again each time.
 ///
-/// Errors: a record can't be read, or isn't there though it was listed.
+/// Errors: the store can't be reached; a record isn't there though it was listed.
 pub async fn records(
     board: &Board,
     spec: &Spec,
     view: &View,
     known: &mut BTreeMap<ShardId, (u64, Record<Outcome>)>,
 ) -> Result<Records> {
-    let maker = crate::protocol::WorkerId(String::new());
+    let maker = WorkerId(String::new());
     let first = |(id, range)| (id, Record::first(&maker, Rest::Keys(range)));
     let mut all: Records = spec.shards().into_iter().map(first).collect();
-    let news = view.latest.iter().filter(|(id, number)| known.get(*id).is_none_or(|(known, _)| known != *number));
+    let is_known = |(known, record): &(u64, Record<Outcome>), number| *known == number && !record.by.is_unread();
+    let news = view.latest.iter().filter(|(id, number)| !known.get(*id).is_some_and(|known| is_known(known, **number)));
     let news: Vec<(ShardId, u64)> = news.map(|(id, number)| (id.clone(), *number)).collect();
-    let reads: Vec<_> = news.into_iter().map(|(id, number)| read(board, id, number).boxed()).collect();
+    let reads: Vec<_> = news.into_iter().map(|(id, number)| read(board, view, id, number).boxed()).collect();
     let mut reads = futures::stream::iter(reads).buffer_unordered(AT_ONCE);
     while let Some(read) = reads.next().await {
         let (id, number, record) = read?;
@@ -61,19 +65,32 @@ pub async fn records(
     Ok(all)
 }
 
-async fn read(board: &Board, id: ShardId, number: u64) -> Result<(ShardId, u64, Record<Outcome>)> {
-    match board.record(&id, number).await? {
-        Some(mut record) => {
-            // Receipts and facts are long, and only whoever finishes the file needs them.
-            if let Rest::File(FileShard { stage: Stage::Came(came), about, .. }) = &mut record.rest {
-                (*came, *about) = (String::new(), String::new());
-            }
+async fn read(board: &Board, view: &View, id: ShardId, number: u64) -> Result<(ShardId, u64, Record<Outcome>)> {
+    match board.record(&id, number).await {
+        Ok(Some(mut record)) => {
+            shorten(&mut record);
             Ok((id, number, record))
         }
-        None => {
+        Ok(None) => {
             let message = format!("record {number} of shard {id} is gone: was the job removed?");
             Err(Error::new(ErrorKind::NotFound, "read", message))
         }
+        Err(error) if is_of_worker(&error) => Err(error),
+        Err(error) => {
+            let state = if view.done.contains(&id) { State::Done } else { State::Held };
+            let why = format!("the record shards/{id}/{number:010} can't be read: {}", error.message());
+            let outcome = Outcome { error_count: 1, errors: vec![why], ..Outcome::default() };
+            let by = WorkerId::unread(&id, number);
+            let record = Record { state, outcome, ..Record::first(&by, Rest::Nothing) };
+            Ok((id, number, record))
+        }
+    }
+}
+
+/// Receipts and facts are long, and only whoever finishes the file needs them.
+pub(crate) fn shorten(record: &mut Record<Outcome>) {
+    if let Rest::File(FileShard { stage: Stage::Came(came), about, .. }) = &mut record.rest {
+        (*came, *about) = (String::new(), String::new());
     }
 }
 
@@ -92,6 +109,7 @@ pub fn summary(spec: &Spec, view: &View, records: &Records) -> Summary {
         done: count(State::Done),
         held: count(State::Held),
         workers: view.signs.len(),
+        silent: 0,
         outcome,
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     Board, Spec,
-    board::View,
+    board::{View, is_spoiled},
     create::check_source,
     cuts::cuts,
     grip::{Grip, Signs},
@@ -11,7 +11,7 @@ use crate::{
     protocol::{
         Choice, Lease, Patience, Progress, Record, Rest, Seen, ShardId, State, WorkerId, choose, crossed, pieces, ripen,
     },
-    report::{Records, Summary, records, summary},
+    report::{Records, Summary, records, shorten, summary},
 };
 use futures::FutureExt;
 use haul::{
@@ -34,6 +34,11 @@ use std::{
 };
 use tokio::{sync::Notify, time::sleep};
 
+/// Who begins to wait looks again after this part of an interval, then after twice that, and so on …
+const SOONEST: u32 = 16;
+/// … up to this part: so long at most it doesn't know that nothing is left.
+const LATEST: u32 = 4;
+
 /// How a worker works.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -43,8 +48,12 @@ pub struct Settings {
     pub patience: u32,
     /// Shards that it works at at once: while one comes to its end the other goes on.
     pub shards: usize,
-    /// What is done of a shard is written down this often, where nothing else leads to it.
+    /// What is done of a shard is written down this often, where nothing else leads to it; after half that time for each holder that
+    /// died over it, down to `interval`.
     pub note_every: Duration,
+    /// After so many holders that died, and of whom none wrote down that something was done, a shard is given up: it may be what kills
+    /// them. Who is stopped gives back what he holds, and doesn't count.
+    pub deaths: u64,
     /// How long what was begun may take to end once the worker is to stop.
     pub grace: Duration,
     /// Which worker this is of how many, for a job whose shards belong to workers by number.
@@ -58,6 +67,7 @@ impl Default for Settings {
             patience: 6,
             shards: 2,
             note_every: Duration::from_secs(300),
+            deaths: 20,
             grace: Duration::from_secs(20),
             number: None,
         }
@@ -176,7 +186,7 @@ impl Crew {
         self.held.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn me(&self) -> &WorkerId {
+    pub fn me(&self) -> &WorkerId {
         &self.worker.me
     }
 
@@ -290,6 +300,8 @@ impl Crew {
 
     /// Claims and works until nothing is left, or the worker is to end.
     async fn shards(&self) -> Result<()> {
+        let soonest = self.worker.settings.interval / SOONEST;
+        let mut pause = soonest;
         while !self.ended.is_cancelled() {
             // Before it chooses: what is told while it looks must not be missed.
             let looked = self.looked.notified();
@@ -302,6 +314,11 @@ impl Crew {
                     }
                     let Some(lease) = claimed? else { continue };
                     self.say_idle(false).await?;
+                    if pause > soonest {
+                        // Where there is one to claim after a while, there may be more.
+                        self.looked.notify_waiters();
+                    }
+                    pause = soonest;
                     self.hold(lease).boxed_local().await?;
                     // The other tasks may wait for just this shard, and the next look may be far.
                     self.looked.notify_waiters();
@@ -309,13 +326,17 @@ impl Crew {
                 Choice::Wait => {
                     let others = self.waiting.fetch_add(1, Relaxed);
                     // All of its tasks wait, so it could do with a part of what others hold.
-                    if others + 1 == self.shards {
+                    let all_wait = others + 1 == self.shards;
+                    if all_wait {
                         self.say_idle(true).await?;
                     }
+                    // It looks more often by itself: who has just begun may split off ranges of a large file at once.
                     tokio::select! {
                         () = looked => {}
+                        () = sleep(pause), if all_wait => {}
                         () = self.ended.cancelled() => {}
                     }
+                    pause = (pause * 2).min(self.worker.settings.interval / LATEST);
                     self.waiting.fetch_sub(1, Relaxed);
                 }
             }
@@ -416,23 +437,34 @@ impl Crew {
 
     async fn claim(&self, id: ShardId) -> Result<Option<Lease<Outcome>>> {
         let number = self.board().latest(&id).await?.unwrap_or(0);
-        let there = match number {
-            0 => match self.first_record(&id) {
-                Some(record) => Some(record),
-                None => self.board().record(&id, 0).await?,
-            },
-            _ => self.board().record(&id, number).await?,
+        let there = match self.record(&id, number).await {
+            Err(error) if is_spoiled(&error) => return self.take_unread(id, number, &error).boxed_local().await,
+            there => there?,
         };
-        let Some(record) = there else { return Ok(None) };
+        let Some(mut record) = there else { return Ok(None) };
         // What was claimable when it was chosen need not be so any more.
-        let dead = self.is_dead(&self.sight(), &record.by) || record.by == *self.me() || self.spec.fixed;
-        if record.state == State::Done || record.state == State::Held && !dead {
+        if record.state == State::Done || record.state == State::Held && !self.may_take_from(&record.by) {
+            shorten(&mut record);
+            self.sight().known.insert(id, (number, record));
             return Ok(None);
         }
         let base = Lease { id: id.clone(), number, record };
         self.board().bear(&base).await?;
         let lease = base.claimed(self.me());
         Ok(self.write(&lease).await?.then_some(lease))
+    }
+
+    /// A shard's record, also the first of one that the job was made with.
+    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<Outcome>>> {
+        match self.first_record(id).filter(|_| number == 0) {
+            Some(record) => Ok(Some(record)),
+            None => self.board().record(id, number).await,
+        }
+    }
+
+    /// What this one holds needn't be left to it.
+    pub fn may_take_from(&self, by: &WorkerId) -> bool {
+        self.is_dead(&self.sight(), by) || by == self.me() || self.spec.fixed
     }
 
     /// Writes a record of its own. True if it stands.
@@ -446,6 +478,7 @@ impl Crew {
     async fn hold(&self, lease: Lease<Outcome>) -> Result<()> {
         let id = lease.id.clone();
         let done = match lease.record.rest.clone() {
+            _ if self.is_given_up(&lease) => self.give_up_shard(lease).boxed_local().await,
             Rest::Keys(_) if id.is_finish() => self.finish(lease).boxed_local().await,
             Rest::Keys(range) => self.hold_range(lease, range).boxed_local().await,
             Rest::File(file) => self.hold_file(lease, file).boxed_local().await,
@@ -605,7 +638,7 @@ impl Crew {
         let cx = Cx { cancel: cancel.clone(), ..worker.cx.clone() };
         // Boxed, as it is large.
         let mut run = run_part(job, cx, reins.clone()).boxed_local();
-        let holds_in_check = self.hold_in_check(&reins.pause, &cancel, &lost);
+        let holds_in_check = self.hold_in_check(&reins.pause, &cancel, &lost, lease.record.deaths);
         tokio::pin!(holds_in_check);
         tokio::select! {
             done = &mut run => done,
@@ -614,8 +647,10 @@ impl Crew {
     }
 
     /// Pauses a run, or ends it, when there is a reason to; returns once it has been ended.
-    async fn hold_in_check(&self, pause: &Cancel, cancel: &Cancel, lost: &Cancel) {
+    async fn hold_in_check(&self, pause: &Cancel, cancel: &Cancel, lost: &Cancel, deaths: u64) {
         let settings = &self.worker.settings;
+        let halvings = u32::try_from(deaths).unwrap_or(u32::MAX).min(16);
+        let note_every = (settings.note_every / 2_u32.pow(halvings)).max(settings.interval.min(settings.note_every));
         let split = async {
             // So much is done at least between two splits.
             sleep(settings.interval).await;
@@ -631,7 +666,7 @@ impl Crew {
             () = lost.cancelled() => return cancel.cancel(),
             () = self.ended.cancelled() => {}
             () = split => {}
-            () = sleep(settings.note_every) => {}
+            () = sleep(note_every) => {}
         }
         pause.cancel();
         tokio::select! {

@@ -241,6 +241,10 @@ impl Resumable for S3 {
         let (key, token) = (key.clone(), token.to_vec());
         async move { resume::discard(&self.0, &key, &token).await }.boxed()
     }
+
+    fn whole_version(&self, _key: &Key, parts: &[Part]) -> Option<Version> {
+        upload::whole_version(&self.0, parts)
+    }
 }
 
 impl Admin for S3 {

@@ -16,7 +16,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, plan::Replace};
+use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Result, Retry, Version, plan::Replace};
 use haul_store::{Body, Direction, Late, Part, Payload, Relay, Stored, Unpublished, Upload, WriteSpec};
 use http::{HeaderMap, Method};
 use std::{
@@ -494,6 +494,12 @@ fn whole_etag(service: &Service, receipts: &[Receipt]) -> Option<String> {
     let md5s: Option<Vec<Vec<u8>>> = receipts.iter().map(|r| meta::etag_md5(&r.etag)).collect();
     let md5 = haul_core::hash::hash_bytes(&[Algo::Md5], &md5s?.concat()).hex(Algo::Md5)?;
     Some(format!("{md5}-{}", receipts.len()))
+}
+
+/// See [`haul_store::Resumable::whole_version`].
+pub fn whole_version(service: &Service, parts: &[Part]) -> Option<Version> {
+    let receipts = receipts(parts).ok()?;
+    whole_etag(service, &receipts).map(Version::new)
 }
 
 /// Makes an upload in parts visible. `checksums` as in [`begin`].

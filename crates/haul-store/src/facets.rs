@@ -47,6 +47,12 @@ pub trait Resumable: Send + Sync {
     ///
     /// Errors: `Invalid` as [`Resumable::resume`].
     fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>>;
+
+    /// The version of the whole that these parts of a write to `key` make, where it follows from their receipts: what has it is them,
+    /// whoever published it. `None` where it doesn't.
+    fn whole_version(&self, _key: &Key, _parts: &[Part]) -> Option<Version> {
+        None
+    }
 }
 
 /// A part that was sent by an earlier run, as a journal remembers it.

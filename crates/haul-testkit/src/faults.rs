@@ -368,6 +368,10 @@ impl Resumable for Faulty {
     fn discard(&self, key: &Key, token: &[u8]) -> BoxFuture<'_, Result<bool>> {
         Box::pin(with(self.state.call(Op::Discard), self.below(Store::resumable).discard(key, token)))
     }
+
+    fn whole_version(&self, key: &Key, parts: &[Part]) -> Option<Version> {
+        self.below(Store::resumable).whole_version(key, parts)
+    }
 }
 
 impl Inodes for Faulty {

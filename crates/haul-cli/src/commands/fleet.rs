@@ -23,7 +23,7 @@ use haul_fleet::{
     Board, Spec as JobSpec,
     create::create,
     files::{discard_writes, has_write},
-    protocol::WorkerId,
+    protocol::{Patience, WorkerId},
     report::{Summary, records, summary},
     spec::FORMAT,
     worker::{Ended, Settings, Worker},
@@ -33,7 +33,7 @@ use haul_store::layers::rate::Rate;
 use haul_terminal::print;
 use jiff::{Timestamp, Zoned};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
     sync::Arc,
@@ -130,6 +130,9 @@ struct WatchArgs {
     /// Time between two lines
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
     every: Span,
+    /// After this long without a sign of life a worker is shown as silent: what its own --lease says, or longer
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = span)]
+    lease: Span,
 }
 
 /// Arguments of `report`.
@@ -205,18 +208,21 @@ async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
 async fn still_there(board: &Board, spec: &JobSpec, ctx: &Context) -> Result<Vec<String>> {
     let view = board.look().await?;
     let records = records(board, spec, &view, &mut BTreeMap::new()).await?;
+    // What can't be read may tell of a write.
+    let unread = records.values().filter(|record| record.by.is_unread());
+    let mut failed: Vec<String> = unread.flat_map(|record| record.outcome.errors.clone()).collect();
     if !records.values().any(has_write) {
-        return Ok(Vec::new());
+        return Ok(failed);
     }
-    let opened = line_of(spec, ctx).and_then(|(job_ctx, create)| ends(spec, &job_ctx, &create));
-    Ok(match opened {
+    match line_of(spec, ctx).and_then(|(job_ctx, create)| ends(spec, &job_ctx, &create)) {
         Ok((job, cx)) => {
-            let failed = discard_writes(&Sharing::new(job, cx), &records).await;
-            failed.iter().map(|error| error::verdict(&error.to_report().into()).line).collect()
+            let errors = discard_writes(&Sharing::new(job, cx), &records).await;
+            failed.extend(errors.iter().map(|error| error::verdict(&error.to_report().into()).line));
         }
         // This machine may know nothing of the destination; workers do.
-        Err(error) => vec![error::verdict(&error).line],
-    })
+        Err(error) => failed.push(error::verdict(&error).line),
+    }
+    Ok(failed)
 }
 
 /// The job and the surroundings of the engine, as a command line asks for them that was read again.
@@ -227,10 +233,11 @@ fn ends(spec: &JobSpec, job_ctx: &Context, create: &CreateArgs) -> Result<(Job, 
     Ok((job, cx))
 }
 
-/// How far a job is.
+/// How far a job is. Of workers elsewhere one look doesn't tell whether they live.
 async fn now(board: &Board, spec: &JobSpec) -> Result<Summary> {
     let view = board.look().await?;
-    Ok(summary(spec, &view, &records(board, spec, &view, &mut BTreeMap::new()).await?))
+    let summary = summary(spec, &view, &records(board, spec, &view, &mut BTreeMap::new()).await?);
+    Ok(Summary { silent: view.signs.keys().filter(|worker| has_ended(worker)).count(), ..summary })
 }
 
 fn board(job: &OsStr, ctx: &Context) -> Result<Board> {
@@ -423,7 +430,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
         let share = |limit: Option<u64>| limit.map(|limit| (limit / living as u64).max(1));
         rate.set(share(bytes.0), share(bytes.1));
     });
-    let lease = args.lease.0.filter(|lease| !lease.is_zero()).unwrap_or(Duration::from_secs(60));
+    let lease = lease_of(args.lease);
     let defaults = Settings::default();
     let worker = Worker {
         me: WorkerId(name()),
@@ -449,7 +456,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
         Ended::NothingLeft(summary) => {
             print::line(&text(&summary))?;
             if summary.outcome.error_count > 0 {
-                tracing::warn!("There were errors: haul fleet report {} shows them", board.locator());
+                tracing::warn!("There were errors: haul fleet report {} shows them", typed(&args.job));
             }
             Ok(Outcome::Exit(code::OK))
         }
@@ -466,7 +473,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
 
 /// A job in one line.
 fn text(summary: &Summary) -> String {
-    let Summary { shards, done, held, workers, outcome, .. } = summary;
+    let Summary { shards, done, held, workers, silent, outcome, .. } = summary;
     let state = match (summary.complete, summary.cancelled) {
         (true, _) => "Complete",
         (_, true) => "Cancelled",
@@ -476,13 +483,22 @@ fn text(summary: &Summary) -> String {
         1 => "1 error".into(),
         n => format!("{} errors", count_text(n)),
     };
+    let one = if *workers == 1 { "worker" } else { "workers" };
+    let silent = if *silent > 0 { format!(" ({silent} silent)") } else { String::new() };
     format!(
-        "{state}: {done} of {shards} shards done, {held} leased, {workers} workers; {} transferred ({}), {} unchanged, {} deleted, {errors}",
+        "{state}: {done} of {shards} shards done, {held} leased, {workers} {one}{silent}; {} transferred ({}), {} unchanged, {} deleted, {errors}",
         count_text(outcome.transfers),
         size_text(outcome.bytes),
         count_text(outcome.unchanged),
         count_text(outcome.deletes),
     )
+}
+
+/// What to do about a job, where there is something.
+fn next_step(summary: &Summary, job: &str) -> Option<String> {
+    let Summary { complete, cancelled, workers, silent, .. } = summary;
+    let nobody = !complete && !cancelled && workers == silent;
+    nobody.then(|| format!("No worker is running: start some with haul fleet work {job}"))
 }
 
 fn exit_code(summary: &Summary) -> u8 {
@@ -502,8 +518,16 @@ async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
         print::line(&serde_json::to_string(&summary)?)?;
     } else {
         print::line(&text(&summary))?;
-        for error in &summary.outcome.errors {
+        let Summary { outcome, .. } = &summary;
+        for error in &outcome.errors {
             print::line(&format!("  {error}"))?;
+        }
+        let more = outcome.error_count.saturating_sub(outcome.errors.len() as u64);
+        if more > 0 {
+            print::line(&format!("  … and {} more, in the output of the workers", count_text(more)))?;
+        }
+        if let Some(step) = next_step(&summary, &typed(&args.job)) {
+            print::line(&step)?;
         }
     }
     Ok(Outcome::Exit(exit_code(&summary)))
@@ -512,14 +536,34 @@ async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
 async fn watch(args: WatchArgs, ctx: &Context) -> Result<Outcome> {
     let board = board(&args.job.job, ctx)?;
     let spec = board.spec().await?;
-    let mut known = BTreeMap::new();
+    let every = args.every.0.unwrap_or_default().max(Duration::from_millis(100));
+    let looks = lease_of(args.lease).as_millis().div_ceil(every.as_millis());
+    let mut patience = Patience::new(u32::try_from(looks).unwrap_or(u32::MAX));
+    let (mut known, mut told) = (BTreeMap::new(), None);
     loop {
         let view = board.look().await?;
+        patience.look(&view.signs, &BTreeSet::new());
+        let silent = view.signs.keys().filter(|worker| patience.is_dead(worker) || has_ended(worker)).count();
         let summary = summary(&spec, &view, &records(&board, &spec, &view, &mut known).await?);
+        let summary = Summary { silent, ..summary };
         print::line(&text(&summary))?;
+        let step = next_step(&summary, &typed(&args.job));
+        if let Some(step) = step.as_ref().filter(|_| told != step) {
+            print::line(step)?;
+        }
+        told = step;
         if summary.complete || summary.cancelled {
             return Ok(Outcome::Exit(exit_code(&summary)));
         }
-        tokio::time::sleep(args.every.0.unwrap_or_default().max(Duration::from_millis(100))).await;
+        tokio::time::sleep(every).await;
     }
+}
+
+fn lease_of(lease: Span) -> Duration {
+    lease.0.filter(|lease| !lease.is_zero()).unwrap_or(Duration::from_secs(60))
+}
+
+/// A job's directory as it was typed.
+fn typed(job: &JobArg) -> String {
+    journal::told(&job.job).to_string()
 }

@@ -10,6 +10,7 @@ use haul_testkit::{
 };
 use std::{
     env, fs,
+    io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command},
     time::{Duration, SystemTime},
@@ -167,9 +168,35 @@ fn a_worker_started_in_the_place_of_a_dead_one_waits_for_no_lease() {
     lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", job, "--shards=2"]).ok();
     let first = lab.start(&["fleet", "work", job, "--lease=6h", "--tpslimit=60"]);
     assert!(until(|| keys(&sim, "dst").len() >= 120));
+    let running = lab.haul(&["fleet", "report", job]).code(5);
+    assert!(running.out.contains(", 1 worker; ") && running.out.lines().count() == 1, "{}", running.out);
     kill(first);
+    let left = lab.haul(&["fleet", "report", job]).code(5);
+    let step = "No worker is running: start some with haul fleet work c:jobs/again";
+    assert!(left.out.contains(", 1 worker (1 silent); "), "{}", left.out);
+    assert_eq!(left.out.lines().last(), Some(step));
     lab.haul(&["fleet", "work", job, "--lease=6h"]).code(0);
     lab.haul(&["check", "--one-way", "c:src", "c:dst"]).ok();
+}
+
+#[test]
+fn a_worker_that_gives_no_sign_of_life_is_shown_as_silent() {
+    let (sim, lab) = filled(&[("latency", "5ms")]);
+    let job = "c:jobs/silent";
+    lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", job, "--shards=2"]).ok();
+    let first = worker(&lab, job, &["--tpslimit=100"]);
+    assert!(until(|| keys(&sim, "dst").len() >= 120));
+    signal(&first, "STOP");
+    let mut watch = lab.start(&["fleet", "watch", job, "--every=100ms", "--lease=1500ms"]);
+    let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines().map(Result::unwrap);
+    assert!(lines.by_ref().any(|line| line.contains(", 1 worker (1 silent); ")));
+    let step = "No worker is running: start some with haul fleet work c:jobs/silent";
+    assert_eq!(lines.next().as_deref(), Some(step), "said once");
+    assert!(lines.next().is_some_and(|line| line.starts_with("Running: ")));
+    signal(&first, "CONT");
+    assert!(lines.by_ref().any(|line| line.starts_with("Complete: ")));
+    lab.end(first).code(0);
+    assert!(watch.wait().unwrap().success());
 }
 
 #[test]
@@ -292,6 +319,58 @@ fn a_job_that_nobody_understands_is_cancelled_with_a_warning() {
     assert_eq!(ran.out, "Cancelled: workers stop at their next look at the job\n");
     assert!(ran.err.contains("Parts of a large file may still be at the destination: "), "{}", ran.err);
     assert!(lab.path("job/cancelled").exists());
+}
+
+#[test]
+fn a_record_that_nobody_can_read_is_one_error_and_all_else_goes_on() {
+    let lab = Lab::new(HAUL);
+    for n in 0..40_u64 {
+        folder::write(&lab.path(&format!("src/d{}/{n:02}", n / 10)), b"content", n);
+    }
+    for dir in 0..4 {
+        folder::write(&lab.path(&format!("dst/d{dir}/05.old")), b"old", 1);
+    }
+    lab.haul(&["fleet", "create", "@src", "@dst", "--at=@job", "--shards=40"]).ok();
+    for shard in 0..23 {
+        folder::write(&lab.path(&format!("job/shards/{shard:06}/0000000001")), b"", 1);
+    }
+    let many = lab.haul(&["fleet", "report", "@job"]).code(5);
+    assert!(
+        many.out.contains("\n  … and 3 more, in the output of the workers\nNo worker is running: "),
+        "{}",
+        many.out
+    );
+    fs::remove_dir_all(lab.path("job")).unwrap();
+    lab.haul(&["fleet", "create", "@src", "@dst", "--sync", "--at=@job", "--shards=4"]).ok();
+    folder::write(&lab.path("job/shards/000001/0000000001"), b"", 1);
+    let running = lab.haul(&["fleet", "report", "@job"]).code(5);
+    assert!(
+        running.out.contains("  the record shards/000001/0000000001 can't be read: it can't be understood: "),
+        "{}",
+        running.out
+    );
+    // It may be a holder's, who lives and goes on: so others wait as long as for a lease.
+    let first = worker(&lab, "@job", &[]);
+    let second = lab.end(worker(&lab, "@job", &[])).code(0);
+    let first = lab.end(first).code(0);
+    let told = [first.err, second.err].concat();
+    assert_eq!(
+        told.matches(" (shard 000001): its record can't be read: shards/000001/0000000001: ").count(),
+        1,
+        "{told}"
+    );
+    let report = lab.haul(&["fleet", "report", "@job"]).code(1);
+    let line = report.out.lines().nth(1).unwrap_or_default();
+    assert!(line.starts_with("  ") && line.contains("files after d0/"), "{}", report.out);
+    assert!(line.ends_with("; a new job transfers what is missing"), "{}", report.out);
+    assert!(report.out.starts_with("Complete: ") && report.out.contains(", 1 error\n"), "{}", report.out);
+    let there = |dir: u64| folder::files(&folder::read(&lab.path(&format!("dst/d{dir}")))).len();
+    assert_eq!([0, 2, 3].map(there), [10; 3], "other shards are done, and what they had too much is deleted");
+    assert!(lab.path("dst/d1/05.old").exists(), "nothing is deleted in a shard that was given up");
+    fs::remove_dir_all(lab.path("job")).unwrap();
+    lab.haul(&["fleet", "create", "@src", "@dst", "--sync", "--at=@job", "--shards=4"]).ok();
+    lab.haul(&["fleet", "work", "@job"]).code(0);
+    lab.haul(&["check", "@src", "@dst"]).ok();
 }
 
 #[test]

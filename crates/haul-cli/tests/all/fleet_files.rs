@@ -179,6 +179,41 @@ fn a_source_that_changes_on_the_way_is_an_error_and_leaves_nothing() {
     assert_eq!(sim.report().unfinished_uploads, 0);
 }
 
+/// As if whoever made the large file visible had been killed before it wrote that down.
+fn forget_the_end(lab: &Lab) {
+    let shards = fs::read_dir(lab.path("job/shards")).unwrap();
+    let names: Vec<String> = shards.map(|shard| shard.unwrap().file_name().into_string().unwrap()).collect();
+    let range = names.iter().find(|name| name.matches('~').count() == 2).expect("a range");
+    let (file, _) = range.rsplit_once('~').unwrap();
+    let records = fs::read_dir(lab.path(&format!("job/shards/{file}"))).unwrap();
+    let last = records.map(|record| record.unwrap().path()).max().unwrap();
+    assert!(fs::read_to_string(&last).unwrap().contains("\"state\":\"done\""));
+    fs::remove_file(last).unwrap();
+    fs::remove_file(lab.path(&format!("job/done/{file}"))).unwrap();
+}
+
+#[test]
+fn a_file_that_a_dead_worker_made_visible_is_known_by_its_etag_where_there_is_no_crc() {
+    let lab = lab();
+    let sim = Cloudsim::with(&[("quirk", "ignores-checksums")]);
+    lab.remote_of("c", "Other", &sim.endpoint(), &[]);
+    sim.bucket("dst", None);
+    create(&lab, "@src", "c:dst");
+    lab.end(worker(&lab, "@job", &[])).code(0);
+    assert!(ranges(&lab) > 3, "it was split");
+    forget_the_end(&lab);
+    lab.haul(&["fleet", "report", "@job"]).code(5);
+    lab.end(worker(&lab, "@job", &[])).code(0);
+    let report = lab.haul(&["fleet", "report", "@job"]).code(0);
+    assert!(report.out.contains("; 3 transferred "), "{}", report.out);
+    // Other content proves nothing.
+    forget_the_end(&lab);
+    sim.put("dst", b"d/large", folder::noise(9, SIZE), &[]);
+    lab.end(worker(&lab, "@job", &[])).code(0);
+    let report = lab.haul(&["fleet", "report", "@job"]).code(1);
+    assert!(report.out.contains("\n  d/large: "), "{}", report.out);
+}
+
 #[test]
 fn a_cancelled_job_leaves_no_upload_behind() {
     let lab = lab();

@@ -1,6 +1,6 @@
 //! The lease protocol under every schedule of a small world: workers that list, claim, work, split, give back, die, sleep through
 //! their leases and wake up again, and answers that are lost; large files whose ranges are sent by several and which one finishes,
-//! and sources that change meanwhile. The decisions are those of `haul_fleet::protocol`, which the workers run; only the stores and
+//! and sources that change meanwhile; records that nobody can read any more, and shards that are given up. The decisions are those of `haul_fleet::protocol`, which the workers run; only the stores and
 //! the work are made up here.
 
 use haul_core::{Key, part::KeyRange};
@@ -10,7 +10,7 @@ use haul_fleet::protocol::{
 };
 use haul_testkit::{amount::rounds, chance::Chance};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -27,6 +27,10 @@ struct Bounds {
     splits: u8,
     crashes: u8,
     lost_answers: u8,
+    /// How many records nobody can read any more.
+    spoils: u8,
+    /// After so many holders that died a shard is given up.
+    deaths: u64,
     /// Nobody claims a shard that has this many records: else the world would have no end. Of keys, of the large file, of its ranges.
     records: u64,
     file_records: u64,
@@ -45,11 +49,18 @@ impl Bounds {
             Rest::File(_) => self.range_records,
         }
     }
+
+    fn is_given_up(&self, record: &Record<u8>) -> bool {
+        record.given_up.is_some() || record.deaths >= self.deaths
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct World {
     store: BTreeMap<(ShardId, u64), Record<u8>>,
+    /// Records that can't be read.
+    spoiled: BTreeSet<Place>,
+    spoils: u8,
     /// Which keys were settled, by whomever and how often.
     settled: Vec<bool>,
     /// Writes of the large file that are begun and have not ended, and which of its ranges each has; by number, from 0 on.
@@ -80,7 +91,7 @@ enum Doing {
     /// It has read the listing up to there.
     Lists(Option<Place>, BTreeMap<ShardId, (u64, Record<u8>)>),
     /// It makes sure that these have their first records, and then writes, or goes on if there is nothing to write.
-    Bears(Vec<Lease<u8>>, Lease<u8>, Option<Lease<u8>>),
+    Bears(Vec<Lease<u8>>, Box<Lease<u8>>, Option<Box<Lease<u8>>>),
     Writes(Lease<u8>),
     Looks(Lease<u8>),
     Holds(Lease<u8>, Option<Key>, u8, Vec<FileShard>),
@@ -105,6 +116,8 @@ impl World {
         let worker = |n| Worker { me: WorkerId(format!("w{n}")), lives: 0, doing: Doing::Nothing };
         World {
             store: pieces.map(first).collect(),
+            spoiled: BTreeSet::new(),
+            spoils: bounds.spoils,
             settled: vec![false; usize::from(bounds.keys)],
             writes: BTreeMap::new(),
             begun: 0,
@@ -137,13 +150,22 @@ impl World {
         }
     }
 
-    /// Nothing is lost, and nothing counted twice.
-    fn check(&self) {
+    /// Nothing is lost but what is given up, and nothing counted twice.
+    fn check(&self, bounds: &Bounds) {
         let latest = self.latest();
         let mut due = vec![0; self.settled.len()];
+        let mut given_up = vec![false; self.settled.len()];
         let mut counted = 0;
-        for (_, record) in latest.values() {
+        for (id, (_, record)) in &latest {
             counted += usize::from(record.outcome);
+            if bounds.is_given_up(record) {
+                // Where not even the first record can be read, the error can't say of which keys it is.
+                let first = (id.clone(), 0);
+                let unread = self.spoiled.contains(&first).then(|| &self.store[&first].rest);
+                let all = [Some(&record.rest), unread].into_iter().flatten().flat_map(|rest| self.due_in(rest));
+                all.for_each(|n| given_up[usize::from(n)] = true);
+                continue;
+            }
             let unborn = record.children.iter().filter(|child| !latest.contains_key(&child.id));
             let own = (record.state != State::Done).then_some(&record.rest);
             for rest in own.into_iter().chain(unborn.map(|child| &child.rest)) {
@@ -152,22 +174,35 @@ impl World {
         }
         for (n, (due, settled)) in due.iter().zip(&self.settled).enumerate() {
             assert!(*due <= 1, "key {n} is due in {due} shards");
-            assert!(*due == 1 || *settled, "key {n} is lost");
+            assert!(*due == 1 || *settled || given_up[n], "key {n} is lost");
         }
-        assert_eq!(counted + due.iter().sum::<usize>(), self.settled.len(), "each key is counted once");
-        for worker in &self.workers {
-            if worker.doing == Doing::Over {
-                assert!(self.settled.iter().all(|settled| *settled), "it says that nothing is left");
-                assert!(latest.values().all(|(_, record)| record.state == State::Done));
-                // Who found its lease lost may not have come to remove what it began.
-                let known = self.workers.iter().filter(|worker| self.begun_by(worker).is_some()).count();
-                assert!(self.writes.len() <= self.orphans + known, "a write is left behind");
-                let large = latest.values().any(|(_, record)| matches!(record.rest, Rest::File(_)));
-                let failed = latest.values().any(|(_, record)| came(&record.rest).is_some_and(|what| what != "sent"));
-                assert!(!large || failed || self.published == 1, "the large file is there");
-            }
-        }
+        let (all, of_given_up) = (self.settled.len(), given_up.iter().filter(|given| **given).count());
+        let accounted = counted + due.iter().sum::<usize>();
+        assert!(accounted <= all && accounted + of_given_up >= all, "each key is counted once");
         assert!(self.published <= 1, "it is published once");
+        if self.workers.iter().any(|worker| worker.doing == Doing::Over) {
+            self.check_end(bounds, &latest, &given_up);
+        }
+    }
+
+    /// Somebody says that nothing is left.
+    fn check_end(&self, bounds: &Bounds, latest: &BTreeMap<ShardId, (u64, Record<u8>)>, given_up: &[bool]) {
+        assert!(self.settled.iter().zip(given_up).all(|(settled, given_up)| *settled || *given_up));
+        // What was done is given up where its last record can't be read any more; and a holder that slept gives a child its first
+        // record after the parent was given up.
+        let given_up = |id: &ShardId| latest.get(id).is_some_and(|(_, record)| record.given_up.is_some());
+        let late = |id: &ShardId| given_up(id) || latest.keys().any(|parent| parent.is_above(id) && given_up(parent));
+        assert!(latest.iter().all(|(id, (_, record))| record.state == State::Done || late(id)));
+        // Who found its lease lost may not have come to remove what it began.
+        let known = self.workers.iter().filter(|worker| self.begun_by(worker).is_some()).count();
+        assert!(self.writes.len() <= self.orphans + known, "a write is left behind");
+        let is_file = |record: &Record<u8>| matches!(record.rest, Rest::File(_));
+        let failed = |record: &Record<u8>| {
+            came(record).is_some_and(|what| what != "sent") || is_file(record) && bounds.is_given_up(record)
+        };
+        let large = latest.values().any(|(_, record)| is_file(record));
+        let failed = latest.values().any(|(_, record)| failed(record));
+        assert!(!large || failed || self.published == 1, "the large file is there");
     }
 
     /// The write that a worker has begun and that no record tells of.
@@ -201,7 +236,7 @@ impl World {
         let births = written.births();
         match written.record.state {
             State::Held if births.is_empty() => Doing::Holds(written, None, 0, Vec::new()),
-            State::Held => Doing::Bears(births, written, None),
+            State::Held => Doing::Bears(births, Box::new(written), None),
             State::Open | State::Done => Doing::Nothing,
         }
     }
@@ -223,9 +258,13 @@ impl World {
     }
 
     fn chooses(&self, bounds: &Bounds, at: usize, latest: &BTreeMap<ShardId, (u64, Record<u8>)>, out: &mut Vec<World>) {
-        let shard = |(id, (_, record)): (&ShardId, &(u64, Record<u8>))| {
-            let (id, by) = (id.clone(), record.by.clone());
-            Seen { id, state: record.state, by, waits: record.waits() }
+        let shard = |(id, (number, record)): (&ShardId, &(u64, Record<u8>))| {
+            let id = id.clone();
+            if self.spoiled.contains(&(id.clone(), *number)) {
+                let by = WorkerId::unread(&id, *number);
+                return Seen { id, state: State::Held, by, waits: false };
+            }
+            Seen { id, state: record.state, by: record.by.clone(), waits: record.waits() }
         };
         let mut seen: Vec<Seen> = latest.iter().map(shard).collect();
         ripen(&mut seen);
@@ -237,11 +276,17 @@ impl World {
                 Choice::Claim(id) if latest[&id].0 >= bounds.records_of(&latest[&id].1) => continue,
                 Choice::Claim(id) => {
                     let (number, record) = latest[&id].clone();
+                    let me = &self.workers[at].me;
+                    if self.spoiled.contains(&(id.clone(), number)) {
+                        let claim = self.last_readable(&id, number, me).beyond(number, me, "unread".into());
+                        out.push(self.with(at, Doing::Writes(claim)));
+                        continue;
+                    }
                     let base = Lease { id, number, record };
-                    let claim = base.claimed(&self.workers[at].me);
+                    let claim = base.claimed(me);
                     match base.births() {
                         births if births.is_empty() => Doing::Writes(claim),
-                        births => Doing::Bears(births, base, Some(claim)),
+                        births => Doing::Bears(births, Box::new(base), Some(Box::new(claim))),
                     }
                 }
             };
@@ -249,9 +294,23 @@ impl World {
         }
     }
 
+    /// The last record before this one that can be read; one that says nothing if there is none.
+    fn last_readable(&self, id: &ShardId, before: u64, me: &WorkerId) -> Lease<u8> {
+        let readable = (0..before).rev().find(|number| !self.spoiled.contains(&(id.clone(), *number)));
+        let record = readable
+            .map_or_else(|| Record::first(me, Rest::Nothing), |number| self.store[&(id.clone(), number)].clone());
+        Lease { id: id.clone(), number: readable.unwrap_or(0), record }
+    }
+
     /// All that may happen next.
     fn steps(&self, bounds: &Bounds) -> Vec<World> {
-        (0..self.workers.len()).flat_map(|at| self.steps_of(at, bounds)).collect()
+        let spoils = self.latest().into_iter().filter(|_| self.spoils > 0).map(|(id, (number, _))| {
+            let mut next = self.clone();
+            next.spoils -= 1;
+            next.spoiled.insert((id, number));
+            next
+        });
+        (0..self.workers.len()).flat_map(|at| self.steps_of(at, bounds)).chain(spoils).collect()
     }
 
     /// All that a worker may do next, or that may befall it.
@@ -277,20 +336,25 @@ impl World {
                 next.create(&births.remove(0));
                 next.workers[at].doing = match (births.is_empty(), then) {
                     (false, then) => Doing::Bears(births, base, then),
-                    (true, Some(claim)) => Doing::Writes(claim),
-                    (true, None) => Doing::Holds(base, None, 0, Vec::new()),
+                    (true, Some(claim)) => Doing::Writes(*claim),
+                    (true, None) => Doing::Holds(*base, None, 0, Vec::new()),
                 };
                 out.push(next);
             }
             Doing::Writes(lease) => self.writes(at, lease, &mut out),
             Doing::Looks(lease) => {
-                let there = self.store.get(&(lease.id.clone(), lease.number));
-                out.push(match lease.found(there) {
+                let place = (lease.id.clone(), lease.number);
+                let found = match self.spoiled.contains(&place) {
+                    true => Found::Lost,
+                    false => lease.found(self.store.get(&place)),
+                };
+                out.push(match found {
                     Found::Stands => self.with(at, World::stands(lease)),
                     Found::Lost => self.with(at, begins(&lease).map_or(Doing::Nothing, Doing::Discards)),
                     Found::Again => self.with(at, Doing::Writes(lease)),
                 });
             }
+            Doing::Holds(lease, ..) if bounds.is_given_up(&lease.record) => out.push(self.gives_up(at, &lease)),
             Doing::Holds(lease, reached, count, files) => match &lease.record.rest {
                 Rest::Keys(range) => self.holds(at, &lease, range, (&reached, count, files), bounds, &mut out),
                 Rest::File(file) => self.holds_file(at, &lease, file, bounds, &mut out),
@@ -311,6 +375,39 @@ impl World {
             out.push(next);
         }
         out
+    }
+
+    /// Its holder removes what it knows to have been begun, and writes down that nobody goes on.
+    fn gives_up(&self, at: usize, lease: &Lease<u8>) -> World {
+        let writes = |progress| self.with(at, Doing::Writes(lease.with(progress)));
+        let stage = match &lease.record.rest {
+            Rest::File(file) => &file.stage,
+            Rest::Keys(_) | Rest::Nothing => return writes(Progress::Done(0)),
+        };
+        if matches!(stage, Stage::Range(..)) {
+            return writes(Progress::Came("given up".into()));
+        }
+        let mut next = writes(Progress::Done(0));
+        let place = (lease.id.child(0), 0);
+        let range = self.store.get(&place).filter(|_| !self.spoiled.contains(&place));
+        for rest in [Some(&lease.record.rest), range.map(|record| &record.rest)].into_iter().flatten() {
+            if let Rest::File(FileShard { about, .. }) = rest
+                && let Ok(write) = about.parse::<u8>()
+            {
+                next.writes.remove(&write);
+            }
+        }
+        // What only the record that can't be read tells of.
+        let own = self.store.iter().filter(|((id, _), _)| *id == lease.id);
+        let unread = own.filter(|(place, _)| self.spoiled.contains(place)).map(|(_, record)| &record.rest);
+        let lost = unread.filter(|rest| match rest {
+            Rest::File(FileShard { stage: Stage::Begun, about, .. }) => {
+                about.parse::<u8>().is_ok_and(|write| next.writes.contains_key(&write))
+            }
+            _ => false,
+        });
+        next.orphans += lost.count();
+        next
     }
 
     fn holds(
@@ -396,8 +493,9 @@ impl World {
     /// Whoever claimed a file whose ranges seemed to be done looks at what came of each.
     fn finishes(&self, at: usize, lease: &Lease<u8>, write: u8, out: &mut Vec<World>) {
         let latest = self.latest();
-        let ranges = (0..lease.record.born).map(|n| latest.get(&lease.id.child(n)));
-        let came: Option<Vec<&str>> = ranges.map(|range| range.and_then(|(_, record)| came(&record.rest))).collect();
+        let readable = |id: &ShardId| latest.get(id).filter(|(n, _)| !self.spoiled.contains(&(id.clone(), *n)));
+        let ranges = (0..lease.record.born).map(|n| readable(&lease.id.child(n)));
+        let came: Option<Vec<&str>> = ranges.map(|range| range.and_then(|(_, record)| came(record))).collect();
         let Some(came) = came else {
             let back = lease.with(Progress::GivesBack(None, 0, Vec::new()));
             return out.push(self.with(at, Doing::Writes(back)));
@@ -429,9 +527,10 @@ fn begins(lease: &Lease<u8>) -> Option<u8> {
     }
 }
 
-fn came(rest: &Rest) -> Option<&str> {
-    match rest {
+fn came(record: &Record<u8>) -> Option<&str> {
+    match &record.rest {
         Rest::File(FileShard { stage: Stage::Came(what), .. }) => Some(what),
+        Rest::Nothing if record.given_up.is_some() && record.state == State::Done => Some("given up"),
         _ => None,
     }
 }
@@ -446,7 +545,7 @@ fn explore(bounds: Bounds) -> (usize, usize) {
     let first = World::new(&bounds);
     let (mut seen, mut todo, mut ended) = (HashSet::from([hash(&first)]), vec![first], 0);
     while let Some(world) = todo.pop() {
-        world.check();
+        world.check(&bounds);
         let steps = world.steps(&bounds);
         if world.workers.iter().all(|worker| worker.doing == Doing::Over) {
             ended += 1;
@@ -471,7 +570,7 @@ fn walk(seed: u64, bounds: &Bounds) -> World {
         let which = if chance.below(4) > 0 { 0 } else { chance.below(next.len()) };
         if which < next.len() {
             world = next.swap_remove(which);
-            world.check();
+            world.check(bounds);
         }
     }
     panic!("seed {seed}: it has no end");
@@ -489,6 +588,8 @@ fn one() -> Bounds {
         splits: 1,
         crashes: 0,
         lost_answers: 0,
+        spoils: 0,
+        deaths: u64::MAX,
         records,
         file_records: 0,
         range_records: 0,
@@ -534,6 +635,19 @@ fn all_faults_together() {
     holds(Bounds { keys: 1, splits: 0, crashes: 1, lost_answers: 1, slow_listings: true, records: 2, ..one() });
 }
 
+#[test]
+fn records_that_nobody_can_read() {
+    holds(Bounds { spoils: 1, ..one() });
+    holds(Bounds { spoils: 2, splits: 0, ..one() });
+    holds(Bounds { keys: 1, spoils: 1, splits: 0, crashes: 1, lost_answers: 1, records: 2, ..one() });
+}
+
+#[test]
+fn shards_over_which_workers_die() {
+    holds(Bounds { deaths: 1, ..one() });
+    holds(Bounds { deaths: 2, splits: 0, crashes: 1, spoils: 1, ..one() });
+}
+
 /// One large file of two ranges, which the shard of its key has split off already. Each of its shards is claimed once at least.
 fn large() -> Bounds {
     let (file_records, range_records) = (rounds(4, 5), 1);
@@ -554,6 +668,16 @@ fn a_large_file_that_changes() {
 #[test]
 fn a_large_file_whose_workers_die() {
     holds(Bounds { ranges: 1, range_records: 2, crashes: 1, ..large() });
+}
+
+#[test]
+fn a_large_file_of_which_a_record_cannot_be_read() {
+    holds(Bounds { ranges: 1, spoils: 1, ..large() });
+}
+
+#[test]
+fn a_large_file_that_is_given_up() {
+    holds(Bounds { ranges: 1, range_records: 2, deaths: 1, ..large() });
 }
 
 #[test]
@@ -590,6 +714,8 @@ fn twenty_workers_that_split_die_and_sleep() {
         splits: 100,
         crashes: 40,
         lost_answers: 100,
+        spoils: 0,
+        deaths: u64::MAX,
         records: u64::MAX,
         file_records: u64::MAX,
         range_records: u64::MAX,

@@ -16,7 +16,7 @@ use haul_fleet::{
     cuts::cuts,
     files::has_write,
     outcome::Outcome,
-    protocol::{Lease, Rest, Stage, State, WorkerId},
+    protocol::{Lease, Progress, Record, Rest, ShardId, Stage, State, WorkerId},
     report::{Summary, records, summary},
     spec::FORMAT,
     worker::{Ended, Settings, Worker},
@@ -330,6 +330,18 @@ async fn large_world() -> (World, Spec) {
     (world, spec)
 }
 
+/// Asks once so many ranges are done.
+fn asks_after(ranges: usize) -> (Cancel, Arc<dyn Sink>) {
+    let (done, asked) = (AtomicUsize::new(0), Cancel::default());
+    let asks = asked.clone();
+    let sink = On(move |event: &Event| {
+        if matches!(event, Event::RangeDone { .. }) && done.fetch_add(1, Relaxed) + 1 == ranges {
+            asks.cancel();
+        }
+    });
+    (asked, Arc::new(sink))
+}
+
 /// All that a file is.
 async fn whole(store: &Arc<dyn Store>, key: &str) -> (Vec<u8>, Option<Mtime>, Option<Box<Meta>>) {
     let entry = store.stat(&Key::new(key)).await.unwrap();
@@ -373,16 +385,37 @@ async fn ranges_of_a_large_file_are_everybodys() {
 }
 
 #[tokio::test]
+async fn who_has_nothing_to_do_yet_looks_for_ranges_long_before_the_next_sign_of_life() {
+    let (world, _) = large_world().await;
+    let world = World { board: Board::new(memory(true)), ..world };
+    let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
+    let spec = create(&world.board, spec, &world.src, 1, false).await.unwrap();
+    let senders = Arc::new(Mutex::new(BTreeSet::new()));
+    let workers = (0..2).map(|n| {
+        let senders = senders.clone();
+        let sink = On(move |event: &Event| {
+            if matches!(event, Event::RangeDone { .. }) {
+                senders.lock().unwrap().insert(n);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let worker = with_metadata(world.worker(&format!("w{n}"), &spec, Arc::new(sink)));
+        let settings = Settings { interval: Duration::from_secs(3), shards: 1, ..worker.settings.clone() };
+        Worker { settings, ..worker }.work()
+    });
+    for ended in futures::future::join_all(workers).await {
+        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    }
+    assert_eq!(senders.lock().unwrap().len(), 2, "one worker sent all of it");
+    let outcome = world.summary(&spec).await.outcome;
+    assert_eq!((outcome.transfers, outcome.error_count), (3, 0), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_large_file_that_changes_on_the_way_is_an_error_and_not_a_mixture() {
     let (world, spec) = large_world().await;
-    let (sent, changes) = (AtomicUsize::new(0), Cancel::default());
-    let asks = changes.clone();
-    let sink = On(move |event: &Event| {
-        if matches!(event, Event::RangeDone { .. }) && sent.fetch_add(1, Relaxed) == 5 {
-            asks.cancel();
-        }
-    });
-    let worker = world.worker("w", &spec, Arc::new(sink));
+    let (changes, sink) = asks_after(6);
+    let worker = world.worker("w", &spec, sink);
     let change = async {
         changes.cancelled().await;
         put_large(&world.src, "d/large", 2).await;
@@ -413,43 +446,23 @@ async fn a_large_file_that_is_proved_by_a_hash_of_the_whole_goes_by_one_worker()
 #[tokio::test]
 async fn ranges_that_a_stopped_worker_sent_are_not_sent_again() {
     let (world, spec) = large_world().await;
-    let (sent, stop) = (AtomicUsize::new(0), Cancel::default());
-    let asks = stop.clone();
-    let sink = On(move |event: &Event| {
-        if matches!(event, Event::RangeDone { .. }) && sent.fetch_add(1, Relaxed) == 8 {
-            asks.cancel();
-        }
-    });
-    let first = Worker { stop, ..world.worker("first", &spec, Arc::new(sink)) }.work().await;
+    let (stop, sink) = asks_after(9);
+    let first = Worker { stop, ..world.worker("first", &spec, sink) }.work().await;
     assert!(matches!(first, Ok(Ended::Stopped)), "{first:?}");
-    let rest = Arc::new(AtomicUsize::new(0));
-    let counts = rest.clone();
-    let sink = On(move |event: &Event| {
-        if matches!(event, Event::RangeDone { .. }) {
-            counts.fetch_add(1, Relaxed);
-        }
-    });
-    let second = with_metadata(world.worker("second", &spec, Arc::new(sink))).work().await;
-    assert!(matches!(second, Ok(Ended::NothingLeft(_))), "{second:?}");
-    assert!((1..=16).contains(&rest.load(Relaxed)), "{rest:?}");
+    let rest = work_on(&world, &spec, "").await;
+    assert!((1..=16).contains(&rest), "{rest}");
     assert_eq!(whole(&world.dst, "d/large").await.0, whole(&world.src, "d/large").await.0);
 }
 
 #[tokio::test]
 async fn a_cancelled_job_leaves_no_write_behind() {
     let (world, spec) = large_world().await;
-    let (sent, cancels) = (AtomicUsize::new(0), Cancel::default());
-    let asks = cancels.clone();
-    let sink = On(move |event: &Event| {
-        if matches!(event, Event::RangeDone { .. }) && sent.fetch_add(1, Relaxed) == 5 {
-            asks.cancel();
-        }
-    });
+    let (cancels, sink) = asks_after(6);
     let cancel = async {
         cancels.cancelled().await;
         world.board.cancel().await.unwrap();
     };
-    let (ended, ()) = futures::join!(world.worker("w", &spec, Arc::new(sink)).work(), cancel);
+    let (ended, ()) = futures::join!(world.worker("w", &spec, sink).work(), cancel);
     assert!(matches!(ended, Ok(Ended::Cancelled)), "{ended:?}");
     let view = world.board.look().await.unwrap();
     let records = records(&world.board, &spec, &view, &mut BTreeMap::new()).await.unwrap();
@@ -479,14 +492,8 @@ async fn work_on(world: &World, spec: &Spec, gone: &'static str) -> usize {
 
 /// Stops after it has sent a range.
 async fn begin(world: &World, spec: &Spec) {
-    let stop = Cancel::default();
-    let asks = stop.clone();
-    let sink = On(move |event: &Event| {
-        if matches!(event, Event::RangeDone { .. }) {
-            asks.cancel();
-        }
-    });
-    let ended = Worker { stop, ..with_metadata(world.worker("first", spec, Arc::new(sink))) }.work().await;
+    let (stop, sink) = asks_after(1);
+    let ended = Worker { stop, ..with_metadata(world.worker("first", spec, sink)) }.work().await;
     assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
 }
 
@@ -607,6 +614,148 @@ async fn a_record_of_a_range_that_makes_no_sense_is_an_error_of_its_file_alone()
         let outcome = world.summary(&spec).await.outcome;
         assert_eq!((outcome.transfers, outcome.error_count), (2, 1), "{outcome:?}");
         assert!(outcome.errors[0].contains("d/large: read: a large file's record can't be understood"), "{outcome:?}");
+    }
+}
+
+/// Writes what no worker writes into a job's directory.
+async fn spoil(board: &Arc<dyn Store>, id: &str, number: u64) {
+    put(board, &format!("shards/{id}/{number:010}"), "{").await;
+}
+
+/// Has a worker that waits for no lease long do what is left; the lines of errors that it tells.
+async fn ends(world: &World, spec: &Spec) -> Vec<String> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hears = told.clone();
+    let sink = On(move |event: &Event| {
+        if let Event::Error(error) = event {
+            hears.lock().unwrap().push(error.to_string());
+        }
+    });
+    let mut worker = with_metadata(world.worker("last", spec, Arc::new(sink)));
+    (worker.settings.interval, worker.settings.patience) = (Duration::from_millis(10), 2);
+    let ended = worker.work().await;
+    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    told.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_shard_whose_record_cannot_be_read_is_given_up_and_keeps_what_was_counted() {
+    let job = memory(true);
+    let world = World { board: Board::new(job.clone()), ..World::new(true).await };
+    let spec = world.create(4).await.unwrap();
+    let (id, range) = spec.shards().swap_remove(1);
+    let first = Lease { id: id.clone(), number: 0, record: Record::first(&WorkerId(String::new()), Rest::Keys(range)) };
+    let outcome = Outcome { transfers: 7, ..Outcome::default() };
+    let held = first.claimed(&WorkerId("dead".into()));
+    let back = held.with(Progress::GivesBack(None, outcome, Vec::new()));
+    for record in [held, back] {
+        assert!(world.board.write(&record).await.unwrap());
+    }
+    spoil(&job, &id.0, 3).await;
+    spoil(&job, &id.0, 4).await;
+    let told = ends(&world, &spec).await;
+    let Summary { complete, outcome, .. } = world.summary(&spec).await;
+    assert!(complete && outcome.error_count == 1 && outcome.transfers > 7, "{outcome:?}");
+    assert_eq!(outcome.errors, told);
+    assert!(
+        told[0].contains(" (shard 000001): its record can't be read: shards/000001/0000000004: read: "),
+        "{told:?}"
+    );
+    let (src, dst) = (tree(&world.src).await, tree(&world.dst).await);
+    let missing: Vec<_> = src.keys().filter(|key| !dst.contains_key(*key)).collect();
+    let (after, through) = (spec.cuts[0].to_string(), spec.cuts[1].to_string());
+    assert!(!missing.is_empty() && missing.iter().all(|key| **key > after && **key <= through), "{missing:?}");
+    let extra: Vec<_> = dst.keys().filter(|key| !src.contains_key(*key)).collect();
+    assert!(!extra.is_empty() && extra.iter().all(|key| **key > after && **key <= through), "{extra:?}");
+}
+
+#[tokio::test]
+async fn what_a_done_shard_came_to_is_an_error_where_it_cannot_be_read() {
+    let job = memory(true);
+    let world = World { board: Board::new(job.clone()), ..World::new(true).await };
+    let spec = world.create(4).await.unwrap();
+    ends(&world, &spec).await;
+    let last = world.board.look().await.unwrap().latest[&ShardId::first(2)];
+    spoil(&job, "000002", last).await;
+    assert!(ends(&world, &spec).await.is_empty());
+    let Summary { complete, outcome, .. } = world.summary(&spec).await;
+    assert!(complete && outcome.error_count == 1, "{outcome:?}");
+    assert_eq!(tree(&world.dst).await, tree(&world.src).await);
+}
+
+#[tokio::test]
+async fn a_large_file_of_which_a_record_cannot_be_read_leaves_nothing_behind() {
+    // Of the file itself, once its ranges are there, and of a range.
+    for of_file in [true, false] {
+        let (mut world, _) = large_world().await;
+        let job = memory(true);
+        world.board = Board::new(job.clone());
+        let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
+        let spec = create(&world.board, spec, &world.src, 2, false).await.unwrap();
+        begin(&world, &spec).await;
+        let begun = files(&world.board, State::Open, |stage| *stage == Stage::Begun).await.swap_remove(0);
+        let Rest::File(file) = &begun.record.rest else { panic!() };
+        let about: serde_json::Value = serde_json::from_str(&file.about).unwrap();
+        let token: Vec<u8> = serde_json::from_value(about["token"].clone()).unwrap();
+        let lease = if of_file { begun } else { ranges(&world.board, State::Open).await.swap_remove(0) };
+        spoil(&job, &lease.id.0, lease.number + 1).await;
+        let told = ends(&world, &spec).await;
+        let Summary { complete, outcome, .. } = world.summary(&spec).await;
+        assert!(complete, "{outcome:?}");
+        assert_eq!((outcome.transfers, outcome.error_count), (2, 1), "{outcome:?}");
+        assert_eq!(outcome.errors, told);
+        assert!(told[0].starts_with("d/large: copy: its record can't be read: "), "{told:?}");
+        let writes = world.dst.resumable().unwrap();
+        let found = writes.resume(&Key::new("d/large"), &token, Vec::new(), WriteSpec::default()).await;
+        assert_eq!(found.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
+    }
+}
+
+#[tokio::test]
+async fn a_shard_over_which_workers_die_is_given_up_in_the_end() {
+    for (deaths, errors) in [(19, 0), (20, 1)] {
+        let world = World::new(true).await;
+        let spec = world.create(4).await.unwrap();
+        let (id, range) = spec.shards().swap_remove(2);
+        let mut lease = Lease { id, number: 0, record: Record::first(&WorkerId(String::new()), Rest::Keys(range)) };
+        for n in 0..deaths {
+            lease = lease.claimed(&WorkerId(format!("dead {n}")));
+            assert!(world.board.write(&lease).await.unwrap());
+        }
+        let told = ends(&world, &spec).await;
+        let Summary { complete, outcome, .. } = world.summary(&spec).await;
+        assert!(complete && outcome.error_count == errors && told == outcome.errors, "{deaths}: {outcome:?}");
+        if errors > 0 {
+            assert!(told[0].contains("(shard 000002): 20 workers died while they held it"), "{told:?}");
+        } else {
+            world.check(&spec).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn interruptions_use_up_no_tries_of_a_range() {
+    for (failures, errors) in [(0, 0), (5, 1)] {
+        let (world, spec) = large_world().await;
+        put(&world.dst, "d/a", "small").await;
+        put(&world.dst, "e", "small").await;
+        begin(&world, &spec).await;
+        for mut range in ranges(&world.board, State::Open).await {
+            for n in 0..30 {
+                let held = range.claimed(&WorkerId("interrupted".into()));
+                let back = Progress::GivesBack(None, Outcome::default(), Vec::new());
+                range = held.with(if n < failures { Progress::Fails } else { back });
+                assert!(world.board.write(&held).await.unwrap() && world.board.write(&range).await.unwrap());
+            }
+        }
+        let busy = Fault::Fail(ErrorKind::Busy, Retry::Backoff);
+        let mut worker = with_metadata(world.worker("last", &spec, silent()));
+        worker.cx.dst = Arc::new(Faulty::new(world.dst.clone()).on(Op::Part, 1, busy));
+        (worker.settings.shards, worker.job.pace.file_retries) = (1, 0);
+        let ended = worker.work().await;
+        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+        let outcome = world.summary(&spec).await.outcome;
+        assert_eq!(outcome.error_count, errors, "{failures} failures before: {outcome:?}");
     }
 }
 

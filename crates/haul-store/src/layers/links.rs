@@ -9,8 +9,8 @@
 
 use crate::{
     Admin, Attributed, AttributesBatch, AttributesItem, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles,
-    Encrypted, Hashing, Inodes, Lanes, ListRequest, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Small, Space,
-    Store, Stored, Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
+    Encrypted, Hashing, Inodes, Lanes, ListRequest, Part, Read, Resumable, Resumed, Sealed, Sent, SettleItem, Small,
+    Space, Store, Stored, Unfinished, Upload, Watch, WriteSpec, none_offered, offered,
 };
 use bytes::Bytes;
 use futures::{
@@ -319,6 +319,10 @@ impl Resumable for LinkFiles {
             Ok(inner) => inner.discard(&Key::new(key.stored()), token),
             Err(error) => Box::pin(ready(Err(error))),
         }
+    }
+
+    fn whole_version(&self, key: &Key, parts: &[Part]) -> Option<Version> {
+        self.inner.resumable()?.whole_version(&Key::new(key.stored()), parts)
     }
 }
 

@@ -510,6 +510,10 @@ impl Resumable for Limited {
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
+
+    fn whole_version(&self, key: &Key, parts: &[Part]) -> Option<Version> {
+        self.inner.resumable()?.whole_version(key, parts)
+    }
 }
 
 impl Inodes for Limited {

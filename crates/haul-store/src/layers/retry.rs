@@ -325,6 +325,10 @@ impl Resumable for Retrying {
             self.0.attempt(|| below.discard(&key, &token)).await
         })
     }
+
+    fn whole_version(&self, key: &Key, parts: &[Part]) -> Option<Version> {
+        self.0.inner.resumable()?.whole_version(key, parts)
+    }
 }
 
 impl Inodes for Retrying {

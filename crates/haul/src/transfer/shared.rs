@@ -269,11 +269,11 @@ impl Sharing {
         mover.check_moved(&file.src, file.size(), &hashes)?;
         // What was published before may have had its source replaced since.
         if let Err(error) = self.source_now(file).await {
-            return self.landed_before(file, &hashes, error).await;
+            return self.landed_before(file, &hashes, &parts, error).await;
         }
         let mut upload = match self.write(file).await {
             Ok(upload) => upload,
-            Err(error) => return self.landed_before(file, &hashes, error).await,
+            Err(error) => return self.landed_before(file, &hashes, &parts, error).await,
         };
         let mut attempt = 0;
         loop {
@@ -283,7 +283,7 @@ impl Sharing {
                 Ok(stored) => return self.published(file, &hashes, stored).await,
                 Err(failed) => failed,
             };
-            let error = match self.landed_before(file, &hashes, error).await {
+            let error = match self.landed_before(file, &hashes, &parts, error).await {
                 Err(error) => error,
                 landed => return landed,
             };
@@ -298,8 +298,8 @@ impl Sharing {
     }
 
     /// Success if the file is there in spite of this error.
-    async fn landed_before(&self, file: &SharedFile, hashes: &Hashes, error: Error) -> Result<u64> {
-        let landed = may_be_done(&error) && self.has_landed(file, hashes).await;
+    async fn landed_before(&self, file: &SharedFile, hashes: &Hashes, parts: &[Part], error: Error) -> Result<u64> {
+        let landed = may_be_done(&error) && self.has_landed(file, hashes, parts).await;
         if landed { Ok(self.arrived(file, None)) } else { Err(error) }
     }
 
@@ -320,8 +320,9 @@ impl Sharing {
     }
 
     /// True when the destination has the file already: another process finished it, or this one did and the answer was lost. A hash
-    /// must prove it. Disks have none: what shows there by its name is whole, so a time tells, unless what was replaced had the same.
-    async fn has_landed(&self, file: &SharedFile, hashes: &Hashes) -> bool {
+    /// must prove it, or a version that only these parts make. Disks have neither: what shows there by its name is whole, so a time
+    /// tells, unless what was replaced had the same.
+    async fn has_landed(&self, file: &SharedFile, hashes: &Hashes, parts: &[Part]) -> bool {
         let dst = &self.mover.cx.dst;
         let Ok(there) = dst.stat(file.key()).await else { return false };
         let (replaced, files) = (file.replaced.as_ref(), dst.caps().files);
@@ -339,8 +340,10 @@ impl Sharing {
         if !self.mover.job.write.ignore_checksum {
             ours.merge(&file.src.hashes);
         }
-        match ours.agree(&there.hashes) {
-            Some((_, same)) => same && (same_time(&there) || precision.is_none()),
+        let whole = dst.resumable().and_then(|writes| writes.whole_version(file.key(), parts));
+        let proved = ours.agree(&there.hashes).map(|(_, same)| same);
+        match proved.or_else(|| whole.map(|whole| there.version == Some(whole))) {
+            Some(same) => same && (same_time(&there) || precision.is_none()),
             None => {
                 let was_so = replaced.is_some_and(|old| old.size == file.size() && same_time(old));
                 files && same_time(&there) && !was_so
