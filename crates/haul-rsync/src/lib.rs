@@ -63,6 +63,7 @@ use std::{
     time::{Duration, Instant},
 };
 use typed::{beside, is_here};
+use what::There;
 
 /// How far times of a disk may lag behind the clock: Linux stamps inodes by its tick, of which there are at least 100 a second.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
@@ -241,7 +242,8 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     check_munging(options, sources)?;
     named::check_dest(options.insecure_links, dest)?;
     check_temp_dir(options, dest)?;
-    let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false };
+    let there = There::new(options, ctx);
+    let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false, there };
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete;
     check_sources(options, ctx, &jobs)?;

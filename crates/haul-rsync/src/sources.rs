@@ -14,7 +14,7 @@ use super::{
     typed::{Typed, absolute, clean, folder_here, join},
     what::{There, What, kind, look},
 };
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use haul_core::{Key, Listed, filter::first_match::Only};
 use haul_remotes::OpenOptions;
 use haul_store::{Links, ListRequest, Store};
@@ -32,6 +32,9 @@ use std::{
 /// Sources of one folder.
 type Names = Vec<(Vec<u8>, What)>;
 
+/// Sources on other machines that are asked for at once.
+const ASKED: usize = 64;
+
 /// Takes arguments apart.
 pub struct Planner<'a> {
     pub options: &'a Options,
@@ -41,6 +44,8 @@ pub struct Planner<'a> {
     pub incomplete: bool,
     /// Sources may show the same names.
     pub shares: bool,
+    /// What looks at other machines.
+    pub there: There<'a>,
 }
 
 impl Planner<'_> {
@@ -56,7 +61,7 @@ impl Planner<'_> {
         } else {
             self.plain(sources, &to, there, &mut jobs).await?;
         }
-        let has_dirs = to.here() || self.there().has_dirs(&to)?;
+        let has_dirs = to.here() || self.there.has_dirs(&to)?;
         if has_dirs && there != Dest::Dir {
             alone::settle(self.options, self.ctx, &to, there, &mut jobs).await?;
         }
@@ -138,16 +143,11 @@ impl Planner<'_> {
         }
         let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
         let parent = haul_core::key::parent(path);
-        if self.there().what(to, parent, true).await?.is_some() {
+        if self.there.what(to, parent, true).await?.is_some() {
             return Ok(());
         }
         let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, path) };
         Err((code, format!("{} (--mkpath creates it)", no_dir(path, Errno::NOENT))))
-    }
-
-    /// What looks at another machine.
-    fn there(&self) -> There<'_> {
-        There { options: self.options, ctx: self.ctx }
     }
 
     /// Says which directories of the destination's path are new.
@@ -379,11 +379,15 @@ impl Planner<'_> {
         jobs: &mut Vec<Leg>,
     ) -> Result<(), Refusal> {
         let mut taken: Vec<(Typed, What)> = Vec::new();
-        for typed in self.expanded(sources).await? {
+        let asked = futures::stream::iter(self.expanded(sources).await?).map(async |(typed, seen)| {
             let what = match typed.here() {
                 true => self.kind(&typed.path, typed.contents()),
-                false => self.kind_there(&typed).await?,
+                false => self.kind_there(&typed, seen).await?,
             };
+            Ok::<_, Refusal>((typed, what))
+        });
+        let asked: Vec<(Typed, Option<What>)> = asked.buffered(ASKED).try_collect().await?;
+        for (typed, what) in asked {
             let what = match what {
                 Some(What::Link) if !self.options.links => What::Special,
                 Some(what) => what,
@@ -443,24 +447,24 @@ impl Planner<'_> {
     }
 
     /// The sources, each with what its wildcards stand for: this machine's shell has done so for what is here.
-    async fn expanded(&self, sources: &[OsString]) -> Result<Vec<Typed>, Refusal> {
+    async fn expanded(&self, sources: &[OsString]) -> Result<Vec<(Typed, Option<What>)>, Refusal> {
         let mut all = Vec::new();
         for source in sources {
             let typed = Typed::parse(source)?;
             match typed.here() {
-                true => all.push(typed),
+                true => all.push((typed, None)),
                 false => {
-                    let paths = self.there().expanded(&typed).await?;
-                    all.extend(paths.into_iter().map(|path| Typed { path, ..typed.clone() }));
+                    let paths = self.there.expanded(&typed).await?;
+                    all.extend(paths.into_iter().map(|(path, what)| (Typed { path, ..typed.clone() }, what)));
                 }
             }
         }
         Ok(all)
     }
 
-    /// What a source on another machine is.
-    async fn kind_there(&self, typed: &Typed) -> Result<Option<What>, Refusal> {
-        let there = self.there();
+    /// What a source on another machine is, which may have been `seen`.
+    async fn kind_there(&self, typed: &Typed, seen: Option<What>) -> Result<Option<What>, Refusal> {
+        let there = &self.there;
         if !there.has_dirs(typed)? {
             let is_file = self.open(typed, &typed.path).await?.1.is_some();
             return Ok(Some(if is_file { What::File } else { What::Dir }));
@@ -468,7 +472,10 @@ impl Planner<'_> {
         if typed.contents() {
             return Ok(Some(What::Dir));
         }
-        let what = there.what(typed, &typed.path, self.options.copy_links).await?;
+        let what = match seen.filter(|_| !self.options.copy_links) {
+            None => there.what(typed, &typed.path, self.options.copy_links).await?,
+            seen => seen,
+        };
         if what != Some(What::Link) {
             return Ok(what);
         }
@@ -492,7 +499,7 @@ impl Planner<'_> {
         let path = join(&to.path, name);
         match to.here() {
             true => Ok(kind(&path, false)),
-            false if self.there().has_dirs(to)? => self.there().what(to, &path, false).await,
+            false if self.there.has_dirs(to)? => self.there.what(to, &path, false).await,
             false => Ok(None),
         }
     }
@@ -535,7 +542,7 @@ impl Planner<'_> {
         // job's folder is.
         let is_folder = match has {
             Some(what) => what == What::Dir,
-            None => !self.options.existing || !to.here() && !self.there().has_dirs(to)?,
+            None => !self.options.existing || !to.here() && !self.there.has_dirs(to)?,
         };
         Ok(match names.as_slice() {
             [(name, What::Dir)] if self.options.recursive && is_folder => {

@@ -8,12 +8,16 @@ use super::{
     options::Options,
     typed::{Typed, join},
 };
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::join_all};
 use haul_core::{ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};
 use haul_remotes::OpenOptions;
 use haul_store::{Links, ListRequest, Store};
 use rustix::{fs::FileType, io::Errno};
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// What is under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +47,32 @@ pub fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
     })
 }
 
-/// Looks at another machine.
+/// A folder there, and whether links in it are followed.
+type Folder = (OsString, bool);
+
+/// Looks at other machines. A folder there is opened once.
 pub struct There<'a> {
-    pub options: &'a Options,
-    pub ctx: &'a Context<'a>,
+    options: &'a Options,
+    ctx: &'a Context<'a>,
+    opened: Mutex<HashMap<Folder, Arc<dyn Store>>>,
 }
 
-impl There<'_> {
+impl<'a> There<'a> {
+    /// One that has looked at nothing yet.
+    pub fn new(options: &'a Options, ctx: &'a Context<'a>) -> There<'a> {
+        There { options, ctx, opened: Mutex::default() }
+    }
+
     fn open(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Arc<dyn Store>, Refusal> {
+        let folder = (typed.word(path), follow);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = opened.get(&folder) {
+            return Ok(store.clone());
+        }
         let links = if follow { Links::Follow } else { Links::Keep };
         let options = OpenOptions { links, ..opening::looked_at(self.options) };
-        self.ctx.open_as(&typed.word(path), &options).map_err(|error| (exit::FILE_IO, format!("{error:#}")))
+        let store = self.ctx.open_as(&folder.0, &options).map_err(|error| (exit::FILE_IO, format!("{error:#}")))?;
+        Ok(opened.entry(folder).or_insert(store).clone())
     }
 
     /// True for a place with real directories, where a name is one thing at a time.
@@ -75,21 +94,14 @@ impl There<'_> {
         let store = self.open(typed, folder, follow)?;
         let link = store.caps().symlinks.then(|| Key::symlink(name));
         // The key of a file tells of a symlink only that it is something special.
-        for key in link.into_iter().chain([Key::new(name), Key::new([name, b"/"].concat())]) {
-            let entry = match store.stat(&key).await {
-                Ok(entry) if entry.is_dir() == key.is_dir() => entry,
-                Ok(_) => continue,
-                Err(error) => match found(Err(error))? {
-                    None => continue,
-                    some => return Ok(some),
-                },
-            };
-            return Ok(Some(match entry.kind {
-                Kind::Dir => What::Dir,
-                Kind::File => What::File,
-                Kind::Symlink => What::Link,
-                Kind::Special => What::Special,
-            }));
+        let keys: Vec<Key> = link.into_iter().chain([Key::new(name), Key::new([name, b"/"].concat())]).collect();
+        let asked = join_all(keys.iter().map(|key| store.stat(key))).await;
+        for (key, answer) in keys.iter().zip(asked) {
+            match answer {
+                Ok(entry) if entry.is_dir() == key.is_dir() => return Ok(Some(entry.kind.into())),
+                Ok(_) => {}
+                Err(error) => _ = found(Err(error))?,
+            }
         }
         Ok(None)
     }
@@ -103,22 +115,23 @@ impl There<'_> {
         Ok(target.ok().flatten().is_some_and(|target| haul_core::links::leads_out(&target, 0)))
     }
 
-    /// The paths that one with `*`, `?` or `[…]` stands for, sorted, as the shell there would give them; the path itself where it is
-    /// none, or stands for nothing.
+    /// The paths that one with `*`, `?` or `[…]` stands for, sorted, as the shell there would give them, each with what it is where
+    /// that was seen; the path itself where it is none, or stands for nothing.
     ///
     /// Errors: it can't be asked.
-    pub async fn expanded(&self, typed: &Typed) -> Result<Vec<Vec<u8>>, Refusal> {
+    pub async fn expanded(&self, typed: &Typed) -> Result<Vec<(Vec<u8>, Option<What>)>, Refusal> {
         let is_wild = |part: &[u8]| part.iter().any(|b| b"*?[".contains(b));
         if !is_wild(&typed.path) || !self.has_dirs(typed)? {
-            return Ok(vec![typed.path.clone()]);
+            return Ok(vec![(typed.path.clone(), None)]);
         }
-        let mut found: Vec<Vec<u8>> = vec![if typed.path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
+        let root = if typed.path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() };
+        let mut found: Vec<(Vec<u8>, Option<What>)> = vec![(root, None)];
         let trimmed = typed.path.strip_prefix(b"/").unwrap_or(&typed.path);
         for part in trimmed.split(|b| *b == b'/') {
             let mut longer = Vec::new();
-            for path in found {
+            for (path, _) in found {
                 let Some(pattern) = Pattern::new(part).ok().filter(|_| is_wild(part)) else {
-                    longer.push(if part.is_empty() { [&path[..], b"/"].concat() } else { join(&path, part) });
+                    longer.push((if part.is_empty() { [&path[..], b"/"].concat() } else { join(&path, part) }, None));
                     continue;
                 };
                 longer.extend(self.matching(typed, &path, &pattern, part.starts_with(b".")).await?);
@@ -126,13 +139,13 @@ impl There<'_> {
             found = longer;
         }
         let mut there = Vec::new();
-        for path in found {
+        for (path, what) in found {
             // What follows a wildcard need not be there in each of its directories.
-            if self.what(typed, &path, false).await?.is_some() {
-                there.push(path);
+            if what.is_some() || self.what(typed, &path, false).await?.is_some() {
+                there.push((path, what));
             }
         }
-        Ok(if there.is_empty() { vec![typed.path.clone()] } else { there })
+        Ok(if there.is_empty() { vec![(typed.path.clone(), None)] } else { there })
     }
 
     async fn matching(
@@ -141,20 +154,31 @@ impl There<'_> {
         dir: &[u8],
         pattern: &Pattern,
         hidden: bool,
-    ) -> Result<Vec<Vec<u8>>, Refusal> {
+    ) -> Result<Vec<(Vec<u8>, Option<What>)>, Refusal> {
         let store = self.open(typed, dir, false)?;
         let mut listing = store.list(ListRequest { posix: true, ..ListRequest::dir("") });
         let mut names = Vec::new();
         while let Some(step) = listing.next().await {
             match step {
-                Listed::Batch(entries) => names.extend(entries.into_iter().map(|entry| entry.key.path().to_vec())),
+                Listed::Batch(entries) => names.extend(entries.into_iter().map(|e| (e.key.path().to_vec(), e.kind))),
                 // No directory, or a closed one: the shell there would find nothing in it either.
                 Listed::Failed { .. } | Listed::Vanished(_) | Listed::End => {}
             }
         }
-        names.retain(|name| (hidden || !name.starts_with(b".")) && pattern.matches(name, false));
-        names.sort();
-        Ok(names.into_iter().map(|name| join(dir, &name)).collect())
+        names.retain(|(name, _)| (hidden || !name.starts_with(b".")) && pattern.matches(name, false));
+        names.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(names.into_iter().map(|(name, kind)| (join(dir, &name), Some(kind.into()))).collect())
+    }
+}
+
+impl From<Kind> for What {
+    fn from(kind: Kind) -> What {
+        match kind {
+            Kind::Dir => What::Dir,
+            Kind::File => What::File,
+            Kind::Symlink => What::Link,
+            Kind::Special => What::Special,
+        }
     }
 }
 

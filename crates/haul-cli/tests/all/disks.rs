@@ -415,6 +415,20 @@ fn where_links_are_kept_they_make_way_for_what_is_written() {
     }
 }
 
+/// A bucket shows no directories, only names that imply them.
+#[test]
+fn links_make_way_for_what_comes_from_a_bucket() {
+    let (sim, lab) = (Cloudsim::with(&[]), Lab::new(HAUL));
+    sim.bucket("b", None);
+    lab.remote("c", &sim.endpoint());
+    behind_links(&lab);
+    write(&lab.path("s/current/deep/er/x"), b"deep", TIME);
+    lab.haul(&["sync", "-l", "@s", "c:b"]).ok();
+    lab.haul(&["sync", "-l", "c:b", "@d"]).ok();
+    let wanted: Vec<String> = shown(&lab.path("s")).into_iter().filter(|line| line != "empty /").collect();
+    assert_eq!(shown(&lab.path("d")), wanted);
+}
+
 #[test]
 fn a_link_that_must_stay_keeps_its_directory_out_and_nothing_is_written_behind_it() {
     for words in [

@@ -47,7 +47,7 @@ use haul_core::{
 use haul_store::CopyHow;
 use moved::MovedSources;
 use starts::Starts;
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 use working::Orders;
 
 /// Steps that are done as they come.
@@ -83,8 +83,8 @@ pub(crate) struct Executor {
     pub moved: MovedSources,
     /// Files that wait for their names.
     delayed: delayed::Delayed,
-    /// Directories of the source in whose place the destination has symlinks that are to make way.
-    in_the_way: tokio::sync::Mutex<BTreeSet<Key>>,
+    /// Symlinks that are to make way.
+    in_the_way: tokio::sync::Mutex<way::InTheWay>,
     /// What is said where there is no room.
     full: full::Full,
     /// Large files go to whoever holds these, if he wants them.

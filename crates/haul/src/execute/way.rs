@@ -7,6 +7,16 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version, event::Event, job::Publish, plan,
 };
 use haul_store::ListRequest;
+use std::collections::BTreeSet;
+
+/// Symlinks of the destination where the source has directories.
+#[derive(Default)]
+pub(super) struct InTheWay {
+    /// By the directories' keys.
+    links: BTreeSet<Key>,
+    /// Directories that were looked at, on the way to what was written last; the outermost first.
+    asked: Vec<Key>,
+}
 
 impl Executor {
     /// Deletes the directory at a file's name: an empty one, or one with its contents where the job deletes. Also deletes what
@@ -37,26 +47,44 @@ impl Executor {
 
     /// Notes a symlink of the destination at the name of a directory that only the source has, where that is to make way.
     pub(super) async fn note_link(&self, dir: &Key) {
+        if self.links_make_way() && !self.planner.is_new(&dir.parent()) && self.is_link(dir).await {
+            self.in_the_way.lock().await.links.insert(dir.clone());
+        }
+    }
+
+    fn links_make_way(&self) -> bool {
         let caps = self.cx.dst.caps();
-        if !self.job.links.make_way || !caps.symlinks || !caps.dirs || self.planner.is_new(&dir.parent()) {
-            return;
-        }
-        let link = Key::symlink(dir.path());
-        if self.cx.dst.stat(&link).await.is_ok_and(|entry| entry.kind == Kind::Symlink) {
-            self.in_the_way.lock().await.insert(dir.clone());
-        }
+        self.job.links.make_way && caps.symlinks && caps.dirs
+    }
+
+    async fn is_link(&self, dir: &Key) -> bool {
+        self.cx.dst.stat(&Key::symlink(dir.path())).await.is_ok_and(|entry| entry.kind == Kind::Symlink)
     }
 
     /// Deletes the symlinks in the place of directories on the way to `to`, or of `to` itself: something is about to be written there.
     ///
     /// Errors: those of deleting; `Exists` where one must stay. Then nothing may be written there.
     pub(super) async fn make_way(&self, to: &Key) -> Result<()> {
-        let mut in_the_way = self.in_the_way.lock().await;
-        let on_the_way: Vec<Key> =
-            in_the_way.iter().filter(|dir| to.as_bytes().starts_with(dir.as_bytes())).cloned().collect();
+        if !self.links_make_way() {
+            return Ok(());
+        }
+        let mut way = self.in_the_way.lock().await;
+        let above = |dir: &&Key| to.as_bytes().starts_with(dir.as_bytes());
+        if !self.cx.src.caps().dirs {
+            // Nobody has shown them.
+            way.asked.retain(|dir| above(&dir));
+            let ends = to.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+            for dir in ends.map(|end| Key::new(&to.as_bytes()[..end])).skip(way.asked.len()) {
+                if self.is_link(&dir).await {
+                    way.links.insert(dir.clone());
+                }
+                way.asked.push(dir);
+            }
+        }
+        let on_the_way: Vec<Key> = way.links.iter().filter(above).cloned().collect();
         for dir in on_the_way {
             self.clear_link(&Key::symlink(dir.path())).await?;
-            in_the_way.remove(&dir);
+            way.links.remove(&dir);
         }
         Ok(())
     }
