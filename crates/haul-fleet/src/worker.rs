@@ -306,7 +306,11 @@ impl Crew {
             // Before it chooses: what is told while it looks must not be missed.
             let looked = self.looked.notified();
             match self.choice().boxed_local().await? {
-                Choice::Over => return Ok(()),
+                Choice::Over => {
+                    // The other tasks needn't wait for the next look to know.
+                    self.looked.notify_waiters();
+                    return Ok(());
+                }
                 Choice::Claim(id) => {
                     let claimed = self.claim(id.clone()).boxed_local().await;
                     if !matches!(claimed, Ok(Some(_))) {
