@@ -48,8 +48,8 @@ pub struct Settings {
     pub patience: u32,
     /// Shards that it works at at once: while one comes to its end the other goes on.
     pub shards: usize,
-    /// What is done of a shard is written down this often, where nothing else leads to it; after half that time for each holder that
-    /// died over it, down to `interval`.
+    /// What is done of a shard is written down this often, where nothing else leads to it; after a quarter of that time for each
+    /// holder that died over it, down to `interval`.
     pub note_every: Duration,
     /// After so many holders that died, and of whom none wrote down that something was done, a shard is given up: it may be what kills
     /// them. Who is stopped gives back what he holds, and doesn't count.
@@ -306,7 +306,11 @@ impl Crew {
             // Before it chooses: what is told while it looks must not be missed.
             let looked = self.looked.notified();
             match self.choice().boxed_local().await? {
-                Choice::Over => return Ok(()),
+                Choice::Over => {
+                    // The other tasks needn't wait for the next look to know.
+                    self.looked.notify_waiters();
+                    return Ok(());
+                }
                 Choice::Claim(id) => {
                     let claimed = self.claim(id.clone()).boxed_local().await;
                     if !matches!(claimed, Ok(Some(_))) {
@@ -649,8 +653,8 @@ impl Crew {
     /// Pauses a run, or ends it, when there is a reason to; returns once it has been ended.
     async fn hold_in_check(&self, pause: &Cancel, cancel: &Cancel, lost: &Cancel, deaths: u64) {
         let settings = &self.worker.settings;
-        let halvings = u32::try_from(deaths).unwrap_or(u32::MAX).min(16);
-        let note_every = (settings.note_every / 2_u32.pow(halvings)).max(settings.interval.min(settings.note_every));
+        let deaths = u32::try_from(deaths).unwrap_or(u32::MAX).min(8);
+        let note_every = (settings.note_every / 4_u32.pow(deaths)).max(settings.interval.min(settings.note_every));
         let split = async {
             // So much is done at least between two splits.
             sleep(settings.interval).await;
