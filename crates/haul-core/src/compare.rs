@@ -265,6 +265,18 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     same_bytes_other_time(rules, hash)
 }
 
+/// True where `--update` leaves the destination alone: it is newer or, as rsync has it with a window, not older by all of that.
+fn is_newer(dst: &Entry, src: &Entry, rules: &Rules, apart: bool) -> bool {
+    let (Some(there), Some(here)) = (dst.mtime, src.mtime) else { return false };
+    match rules.window.unwrap_or(1).saturating_sub(1) as i128 {
+        0 => apart && there > here,
+        window => {
+            let seconds = rules.whole_seconds();
+            whole(here, seconds).0 < whole(there, seconds).0 + window
+        }
+    }
+}
+
 /// The comparison where times are attributes ([`Times::Attribute`]): `--update` skips what is newer, a symlink is where it
 /// points, and what is the same without its time having been looked at may yet need the time.
 fn compare_with_times(src: &Entry, dst: &Entry, rules: &Rules, decide: bool, asked: bool, hash: HashAnswer) -> Verdict {
@@ -290,7 +302,7 @@ fn compare_with_times(src: &Entry, dst: &Entry, rules: &Rules, decide: bool, ask
             Verdict::Differ(Reason::Size)
         });
     }
-    if rules.update && apart && dst.mtime > src.mtime {
+    if rules.update && is_newer(dst, src, rules, apart) {
         return Verdict::Same(Reason::Newer);
     }
     let verdict = compare_bytes(src, dst, rules, decide, (apart, stored_after), hash);
@@ -568,6 +580,15 @@ mod tests {
         let p = p.with(|job| job.compare.by = CompareBy::SizeOnly);
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
         assert_eq!(say(&p, &at(1, Some(2)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
+        // As rsync has it with --modify-window=2: what is newer by less is not newer.
+        let p = Job::default().with(|job| {
+            (job.existing.update, job.compare.window) = (true, Some(std::time::Duration::from_secs(2)));
+            job.compare.times = Times::Attribute { nanoseconds: false, decide: true };
+        });
+        for (src, newer) in [(1, true), (2, true), (3, true), (4, false)] {
+            let verdict = if newer { Verdict::Same(Reason::Newer) } else { Verdict::Differ(Reason::Size) };
+            assert_eq!(say(&p, &at(1, Some(src)), &at(2, Some(2)), NotAsked), verdict, "{src}");
+        }
     }
 
     #[test]

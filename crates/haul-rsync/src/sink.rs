@@ -631,8 +631,10 @@ impl Sink for Lines {
                 self.put(state, Some(line.clone()), Some(line));
             }
             Event::UnsafeLink { key, target } if self.look.info.name > 0 => {
-                let name = String::from_utf8_lossy(&plain(state, key)).into_owned();
-                self.line(state, format!("ignoring unsafe symlink \"{name}\" -> \"{target}\"").as_bytes());
+                let name = shown(&plain(state, key), self.look.raw_bytes);
+                let target = shown(target.as_bytes(), self.look.raw_bytes);
+                let line = [b"ignoring unsafe symlink \"", &name[..], b"\" -> \"", &target[..], b"\""].concat();
+                self.line(state, &line);
             }
             Event::DirExtra { key, deleted: true, .. } => self.deleting(state, key, FileType::Dir),
             Event::DirExtra { key, deleted: false, .. } => {

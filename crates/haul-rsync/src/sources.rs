@@ -238,15 +238,14 @@ impl Planner<'_> {
                 }
             }
         } else {
-            for source in sources {
-                let typed = Typed::parse(source)?;
+            for (typed, _) in self.expanded(sources).await? {
                 let (root, name) = match typed.path.windows(3).position(|w| w == b"/./") {
                     Some(at) => (typed.path[..=at].to_vec(), &typed.path[at + 3..]),
                     None if typed.path.starts_with(b"/") => (b"/".to_vec(), &typed.path[1..]),
                     None => (Vec::new(), &typed.path[..]),
                 };
                 if name.split(|b| *b == b'/').any(|part| part == b"..") {
-                    let line = format!("found \"..\" dir in relative path: {}", source.display());
+                    let line = format!("found \"..\" dir in relative path: {}", typed.word(&typed.path).display());
                     return Err((exit::USAGE, line));
                 }
                 add(Typed { head: typed.head, path: root }, Named::new(name));

@@ -13,7 +13,9 @@ pub fn check_daemon(word: &OsStr) -> Result<(), Refusal> {
     let bytes = word.as_bytes();
     let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
     let backend = bytes.starts_with(b":");
-    if bytes.starts_with(b"rsync://") || !backend && before_slash.windows(2).any(|two| two == b"::") {
+    if bytes.starts_with(b"rsync://")
+        || !backend && !bytes.starts_with(b"[") && before_slash.windows(2).any(|two| two == b"::")
+    {
         let line = "rsync daemons aren't supported: name the host as HOST:PATH, which goes by ssh, or use rsync";
         return Err((exit::UNSUPPORTED, format!("{}: {line}", word.display())));
     }

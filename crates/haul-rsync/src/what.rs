@@ -129,7 +129,11 @@ impl<'a> There<'a> {
         let trimmed = typed.path.strip_prefix(b"/").unwrap_or(&typed.path);
         for part in trimmed.split(|b| *b == b'/') {
             let mut longer = Vec::new();
-            for (path, _) in found {
+            for (path, what) in found {
+                // Nothing is in a file.
+                if matches!(what, Some(What::File | What::Special)) {
+                    continue;
+                }
                 let Some(pattern) = Pattern::new(part).ok().filter(|_| is_wild(part)) else {
                     longer.push((if part.is_empty() { [&path[..], b"/"].concat() } else { join(&path, part) }, None));
                     continue;
@@ -157,13 +161,21 @@ impl<'a> There<'a> {
     ) -> Result<Vec<(Vec<u8>, Option<What>)>, Refusal> {
         let store = self.open(typed, dir, false)?;
         let mut listing = store.list(ListRequest { posix: true, ..ListRequest::dir("") });
-        let mut names = Vec::new();
+        let (mut names, mut is_whole) = (Vec::new(), false);
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => names.extend(entries.into_iter().map(|e| (e.key.path().to_vec(), e.kind))),
                 // No directory, or a closed one: the shell there would find nothing in it either.
-                Listed::Failed { .. } | Listed::Vanished(_) | Listed::End => {}
+                Listed::Failed { error, .. } if is_nothing(&error) || error.kind() == ErrorKind::Denied => {
+                    return Ok(Vec::new());
+                }
+                Listed::Failed { error, .. } => return Err((exit::FILE_IO, format!("list failed: {error}"))),
+                Listed::Vanished(_) => {}
+                Listed::End => is_whole = true,
             }
+        }
+        if !is_whole {
+            return Err((exit::FILE_IO, format!("list failed: {} was cut", store.locator())));
         }
         names.retain(|(name, _)| (hidden || !name.starts_with(b".")) && pattern.matches(name, false));
         names.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -185,7 +197,11 @@ impl From<Kind> for What {
 fn found(asked: haul_core::Result<What>) -> Result<Option<What>, Refusal> {
     match asked {
         Ok(what) => Ok(Some(what)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
+        Err(error) if is_nothing(&error) => Ok(None),
         Err(error) => Err((exit::FILE_IO, format!("stat failed: {error}"))),
     }
+}
+
+fn is_nothing(error: &haul_core::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound)
 }

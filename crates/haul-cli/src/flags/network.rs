@@ -150,6 +150,7 @@ pub fn net(flags: &super::Flags) -> Result<Net> {
         proxies: flags.http_proxy.clone().unwrap_or_default(),
         headers: Headers::new(&flags.header, &flags.header_upload, &flags.header_download),
         gate: Arc::new(Gate::per_second(flags.tpslimit, flags.tpslimit_burst)),
+        clock: default.clock,
         roads: Arc::new(Roads::new(Pinned {
             // As many requests as the files and their parts that the user asked for; parts alone pin no more than one file.
             data: pace.transfers.map(|files| files.max(1) * copy.multi_thread_streams.unwrap_or(haul::STREAMS).max(1)),

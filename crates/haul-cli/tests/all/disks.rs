@@ -391,6 +391,7 @@ fn where_links_are_kept_they_make_way_for_what_is_written() {
         &["sync", "-a", "--backup-dir=@bk"],
         &["sync", "-l"],
         &["copy", "-l"],
+        &["copy", "-l", "--no-traverse"],
         &["move", "-l"],
     ] {
         let lab = Lab::new(HAUL);
@@ -434,9 +435,10 @@ fn a_link_that_must_stay_keeps_its_directory_out_and_nothing_is_written_behind_i
     for words in [
         &["sync", "-l", "--immutable"][..],
         &["copy", "-l", "--immutable"],
-        &["sync", "-l", "--exclude=/current"],
+        &["sync", "-l", "--exclude=/current.rclonelink"],
         &["sync", "-l", "--dry-run"],
         &["copy", "-l", "--existing"],
+        &["copy", "-l", "--ignore-existing"],
     ] {
         let lab = Lab::new(HAUL);
         behind_links(&lab);

@@ -11,7 +11,7 @@ use haul_testkit::{
 use std::{
     fs,
     io::Write as _,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     process::{Command, Stdio},
 };
 
@@ -199,27 +199,39 @@ fn a_far_end_that_is_killed_is_reached_again() {
 }
 
 #[test]
-fn a_large_file_goes_on_where_it_was_when_the_far_end_is_reached_again() {
-    let lab = lab("");
-    let pids = lab.path("pids");
-    let config = format!("[far]\ntype = far\ncommand = echo $$ >> {}; exec {HAUL} far\n", pids.display());
-    fs::write(lab.config(), config).expect("config");
-    let content = noise(3, 40 * MIB);
-    write(&lab.path("src/large"), &content, TIME);
-    let copy = lab.start(&["copy", "@src", &far(&lab, "there"), "--bwlimit", "8M", "-v"]);
-    let hidden = || {
-        let listed = fs::read_dir(lab.path("there")).into_iter().flatten().flatten();
-        listed.map(|entry| entry.metadata().map_or(0, |facts| facts.len())).sum::<u64>()
-    };
-    assert!(until(|| hidden() >= 16 * MIB as u64), "parts arrive");
-    let started = || fs::read_to_string(&pids).expect("pids").lines().map(str::to_owned).collect::<Vec<_>>();
-    assert!(Command::new("kill").args(["-9", &started()[0]]).status().expect("kill").success());
-    let ran = lab.end(copy).ok();
-    assert_eq!(started().len(), 2);
-    assert!(ran.err.contains("RESUME 1") && !ran.err.contains("partly sent"), "{}", ran.err);
-    assert!(fs::read(lab.path("there/large")).expect("there") == content);
-    assert_eq!(fs::read_dir(lab.path("there")).expect("there").count(), 1, "nothing hidden is left");
-    assert!(lab.haul(&["jobs"]).ok().out.is_empty());
+fn a_large_file_goes_on_where_it_was_however_often_the_far_end_breaks() {
+    // Killed when so much of it is there: at once, and again and again.
+    for breaks in [&[0][..], &[10, 15, 20, 25, 30]] {
+        let lab = lab("");
+        let pids = lab.path("pids");
+        let config = format!("[far]\ntype = far\ncommand = echo $$ >> {}; exec {HAUL} far\n", pids.display());
+        fs::write(lab.config(), config).expect("config");
+        let content = noise(3, 48 * MIB);
+        write(&lab.path("src/large"), &content, TIME);
+        let there = far(&lab, "there");
+        let copy = lab.start(&["copy", "@src", &there, "--bwlimit=8M", "--multi-thread-chunk-size=1M", "-v"]);
+        let hidden = || {
+            let listed = fs::read_dir(lab.path("there")).into_iter().flatten().flatten();
+            listed.map(|entry| entry.metadata().map_or(0, |facts| facts.blocks() * 512)).max()
+        };
+        let started = || fs::read_to_string(&pids).expect("pids").lines().map(str::to_owned).collect::<Vec<_>>();
+        for (number, mib) in breaks.iter().enumerate() {
+            let is_there = || started().len() > number && hidden().is_some_and(|bytes| bytes >= mib * MIB as u64);
+            assert!(until(is_there), "{mib} MiB arrive");
+            let last = started().pop().expect("started");
+            assert!(Command::new("kill").args(["-9", &last]).status().expect("kill").success());
+        }
+        let ran = lab.end(copy).ok();
+        assert_eq!(started().len(), breaks.len() + 1);
+        assert!(!ran.err.contains("partly sent"), "{}", ran.err);
+        assert!(fs::read(lab.path("there/large")).expect("there") == content);
+        assert_eq!(fs::read_dir(lab.path("there")).expect("there").count(), 1, "nothing hidden is left");
+        assert!(lab.haul(&["jobs"]).ok().out.is_empty());
+        if breaks.len() > 1 {
+            let told = format!("RESUME {}", breaks.len());
+            assert!(ran.err.contains(&told), "{told}: {}", ran.err);
+        }
+    }
 }
 
 #[test]

@@ -210,7 +210,7 @@ impl Deleter {
         for (gone, answer) in going.into_iter().zip(answers) {
             match answer {
                 Ok(()) => self.deleted(gone.key, gone.size, told),
-                Err(error) if error.kind() == ErrorKind::Changed && self.is_replaced(&gone.key).await => {}
+                Err(error) if self.is_replaced(&gone.key, &error).await => {}
                 Err(error) => {
                     if self.opens_dirs {
                         self.dirs.written(&gone.key);
@@ -221,8 +221,12 @@ impl Deleter {
         }
     }
 
-    /// True where the source has something of another kind under this name: that was written there meanwhile.
-    async fn is_replaced(&self, key: &Key) -> bool {
+    /// True where what was to be deleted isn't there any more and the source has something of another kind under this name: that was
+    /// written there meanwhile.
+    async fn is_replaced(&self, key: &Key, error: &Error) -> bool {
+        if !matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) {
+            return false;
+        }
         for other in of_any_kind(&self.cx.src, key.path()) {
             if other != *key && self.cx.src.stat(&other).await.is_ok_and(|entry| entry.is_dir() == other.is_dir()) {
                 return true;
@@ -239,6 +243,7 @@ impl Deleter {
         let listed = Entry { version: gone.version.clone(), ..Entry::with_bytes(gone.key.clone(), gone.size) };
         match self.backup.keep(&self.cx, &listed).await {
             Ok(()) => self.deleted(gone.key.clone(), gone.size, told),
+            Err(error) if self.is_replaced(&gone.key, &error).await => {}
             Err(error) => self.ledger.error(error),
         }
         true

@@ -4,7 +4,10 @@ use super::Executor;
 use crate::{namesakes::of_name, plan::no_way, transfer::Order};
 use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version, event::Event, job::Publish, plan,
+    Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version,
+    event::Event,
+    job::{Lookup, Publish},
+    plan,
 };
 use haul_store::ListRequest;
 use std::collections::BTreeSet;
@@ -57,8 +60,12 @@ impl Executor {
         self.job.links.make_way && caps.symlinks && caps.dirs
     }
 
+    /// True where a symlink has the place of a directory, and where that can't be told.
     async fn is_link(&self, dir: &Key) -> bool {
-        self.cx.dst.stat(&Key::symlink(dir.path())).await.is_ok_and(|entry| entry.kind == Kind::Symlink)
+        match self.cx.dst.stat(&Key::symlink(dir.path())).await {
+            Ok(entry) => entry.kind == Kind::Symlink,
+            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound),
+        }
     }
 
     /// Deletes the symlinks in the place of directories on the way to `to`, or of `to` itself: something is about to be written there.
@@ -70,13 +77,17 @@ impl Executor {
         }
         let mut way = self.in_the_way.lock().await;
         let above = |dir: &&Key| to.as_bytes().starts_with(dir.as_bytes());
-        if !self.cx.src.caps().dirs {
-            // Nobody has shown them.
+        let listing = &self.job.listing;
+        if !self.cx.src.caps().dirs || listing.no_traverse || listing.lookup == Lookup::Never {
+            // Nobody has shown them, or not before what is in them.
             way.asked.retain(|dir| above(&dir));
             let ends = to.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
+            let mut is_new = false;
             for dir in ends.map(|end| Key::new(&to.as_bytes()[..end])).skip(way.asked.len()) {
-                if self.is_link(&dir).await {
-                    way.links.insert(dir.clone());
+                // Not behind a link.
+                if !is_new && self.is_link(&dir).await {
+                    self.clear_link(&Key::symlink(dir.path())).await?;
+                    is_new = true;
                 }
                 way.asked.push(dir);
             }
@@ -99,7 +110,8 @@ impl Executor {
             Ok(_) | Err(_) => return Ok(()),
         };
         let filter = self.cx.filter.for_destination();
-        if self.job.existing.immutable || !filter.wants_name(&there) || !filter.may_delete(link, false) {
+        let stays = self.job.existing.immutable || self.job.existing.ignore;
+        if stays || !filter.wants_name(&there) || !filter.may_delete(link, false) {
             let message = "a symbolic link that must stay has the place of its directory";
             return Err(Error::new(ErrorKind::Exists, "write", message).with_key(link));
         }

@@ -228,6 +228,16 @@ impl Journal {
         self.state().open.get(&write).is_some_and(|half| !half.sent.is_empty())
     }
 
+    /// How a write under way was begun.
+    pub fn begun_as(&self, write: WriteNo) -> Option<Opened> {
+        self.state().open.get(&write).map(|half| half.opened.clone())
+    }
+
+    /// Bytes at the destination of a file whose write was left as it is.
+    pub fn bytes_left(&self, to: &Key) -> u64 {
+        self.state().left.iter().filter(|half| half.opened.to == *to).map(Half::bytes).max().unwrap_or(0)
+    }
+
     /// A write under way is left as it is, for another attempt or run to take.
     pub fn kept(&self, write: WriteNo) {
         let mut state = self.state();

@@ -311,7 +311,7 @@ impl Mover {
             // How it goes depends on how long it is.
             src = self.cx.src.stat(&src.key).await.map_err(|e| e.with_key(&src.key))?;
         }
-        let (mut attempt, mut changed) = (0, 0);
+        let (mut attempt, mut changed, mut kept) = (0, 0, 0);
         loop {
             let route = self.route_through_memory(src.size);
             // What was built from the old file and isn't proved comes whole the next time.
@@ -326,6 +326,11 @@ impl Mover {
                     }
                 }
             };
+            let now = self.cx.journal.as_ref().map_or(0, |journal| journal.bytes_left(&order.to));
+            if now > kept {
+                // It goes on where it is, however often its connection breaks.
+                (attempt, kept) = (0, now);
+            }
             let again = match error.kind() {
                 ErrorKind::Changed => {
                     // Its attributes may have changed too.
@@ -587,7 +592,8 @@ impl Mover {
     /// Keeps a file, device or FIFO that a symlink replaces, or a symlink that one of those replaces: they have other keys, so the
     /// comparison doesn't see them.
     async fn keep_other_kind(&self, to: &Key) -> Result<()> {
-        if !self.job.existing.other_kinds.are_replaced() || !self.backup.is_on() || !self.cx.dst.caps().dirs {
+        let meets = self.job.existing.other_kinds.are_replaced() || self.job.links.make_way;
+        if !meets || !self.backup.is_on() || !self.cx.dst.caps().dirs {
             return Ok(());
         }
         let other = if to.is_symlink() { Key::new(to.path()) } else { Key::symlink(to.path()) };

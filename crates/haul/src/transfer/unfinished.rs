@@ -234,7 +234,13 @@ impl Mover {
         }
         match tokio::time::timeout(ABORT_WITHIN, upload.abort()).await {
             Ok(Ok(())) => journal.closed(write),
-            answer => tracing::debug!(?answer, "an unfinished write could not be removed"),
+            answer => {
+                tracing::debug!(?answer, "an unfinished write could not be removed");
+                // The connection that it was bound to may be what broke.
+                if let Some(opened) = journal.begun_as(write) {
+                    self.remove(&journal, write, &opened).await;
+                }
+            }
         }
         error
     }

@@ -412,6 +412,7 @@ fn names_and_paths_mean_there_what_they_mean_to_rsync() {
         (&["-a", "<S>/*/f*", "<D>/d"], false),
         (&["-a", "<S>/none*", "<D>/d"], false),
         (&["-a", "<S>/none", "<D>/d"], false),
+        (&["-aR", "<S>/./*.o", "<S>/./[12]/f*", "<D>/d"], false),
         (&["-a", "<S>/empty", "<D>/new"], true),
         (&["-a", "<S>/", "<D>/a/b/c/"], true),
         (&["-a", "<S>/large", "<D>/a/b/c"], true),
