@@ -150,7 +150,8 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Resul
         );
         return Err((exit::UNSUPPORTED, line));
     }
-    let sftp = format!(":sftp,protocol=sftp,ssh={ssh}:");
+    // rclone's way is to follow links that nobody asked for.
+    let sftp = format!(":sftp,protocol=sftp,skip_links=true,ssh={ssh}:");
     match stat(options, ctx, &sftp).await? {
         Ok(()) => {
             let line = "files go by SFTP, whole, without owners, groups, devices and fractions of seconds";

@@ -332,6 +332,15 @@ fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
     assert!(said.contains("\nhaul rsync: attributes of files are kept between file systems only"), "{said}");
     let files = |name: &str| folder::files(&folder::read(&room.lab.path(name)));
     folder::assert_same(&files("src"), &files("dst"), "by SFTP");
+    // A link that isn't kept isn't followed.
+    symlink("..", room.lab.path("src/1/up")).expect("made");
+    symlink("/etc/hostname", room.lab.path("src/out")).expect("made");
+    let (src, back) = (room.far("src/"), room.lab.path("back/").display().to_string());
+    let mut command = room.lab.haul_command(&["rsync", "-rt", &src, &back]);
+    let ran = command.env("RSYNC_RSH", &shell).output().expect("it runs");
+    assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(room.lab.path("back/1/f 1é").exists());
+    assert!(!room.lab.path("back/1/up").exists() && !room.lab.path("back/out").exists());
 }
 
 #[test]
