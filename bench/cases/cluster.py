@@ -67,6 +67,18 @@ def cases(quick):
     return [Fleet(quick), Many(quick), Killed(quick), Split(quick)]
 
 
+def forget_workers(folder):
+    """Removes what the workers of an earlier run left."""
+    for log in folder.glob("worker-*"):
+        log.unlink()
+
+
+def ended_wrongly(folder, workers):
+    """What is wrong with how the workers ended, if anything is."""
+    codes = [int(code.read_text()) for code in folder.glob("worker-*.code")]
+    return None if codes == [0] * workers else f"workers ended with {codes}"
+
+
 class Fleet(CloudCase):
     """A copy of all objects of a bucket to another of the same provider."""
 
@@ -120,13 +132,11 @@ class Fleet(CloudCase):
     def fresh(self, _command):
         self.cloud.create(TO)
         self.jobs.create(JOBS)
-        for log in self.folder.glob("worker-*"):
-            log.unlink()
+        forget_workers(self.folder)
 
     def check(self, command, run, _whole):
-        codes = [int(code.read_text()) for code in self.folder.glob("worker-*.code")]
-        if codes != [0] * command.at:
-            return f"workers ended with {codes}"
+        if wrong := ended_wrongly(self.folder, command.at):
+            return wrong
         copied = self.cloud.count(TO)
         if copied != self.keys:
             return f"{copied} of {self.keys} objects were copied"
@@ -223,13 +233,11 @@ class Split(TwoClouds):
     def fresh(self, _command):
         self.dst.create(TO)
         self.jobs.create(JOBS)
-        for log in self.folder.glob("worker-*"):
-            log.unlink()
+        forget_workers(self.folder)
 
     def check(self, command, run, _whole):
-        codes = [int(code.read_text()) for code in self.folder.glob("worker-*.code")]
-        if codes != [0] * command.at:
-            return f"workers ended with {codes}"
+        if wrong := ended_wrongly(self.folder, command.at):
+            return wrong
         run["rate_percent"] = 100 * self.size / (command.at * self.rate * 2**20 * run["wall_s"])
         logs = [Log(log) for log in self.folder.glob("worker-*.log")]
         run["coordination_percent"] = 100 * sum(log.spent for log in logs) / max(run["total_requests"], 1)

@@ -343,6 +343,27 @@ fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
     assert!(!room.lab.path("back/1/up").exists() && !room.lab.path("back/out").exists());
 }
 
+/// What rsync and haul make of a folder that `build` makes: the exit code, what is there then, and what they said.
+fn beside(
+    room: &Room,
+    words: &[&str],
+    [src, dst]: [&str; 2],
+    up: bool,
+    build: impl Fn(&Path),
+) -> [(i32, Vec<String>, String); 2] {
+    ["rsync", "haul"].map(|who| {
+        let top = room.lab.path(who);
+        let _ = fs::remove_dir_all(&top);
+        build(&top);
+        let (here, there) = (top.display().to_string(), room.far(who));
+        let (from, to) = if up { (here, there) } else { (there, here) };
+        let ends = [from + src, to + dst];
+        let words = [words, &[&ends[0], &ends[1]]].concat();
+        let ran = if who == "rsync" { room.rsync(&words) } else { room.haul(&words) };
+        (ran.code, shown(&top), ran.err)
+    })
+}
+
 #[test]
 fn what_is_of_another_kind_makes_way_as_with_rsync() {
     let Some(room) = Room::new() else { return };
@@ -359,17 +380,7 @@ fn what_is_of_another_kind_makes_way_as_with_rsync() {
         &["-a", "-b", "--delete", "--backup-dir=../bk"],
     ] {
         for up in [true, false] {
-            let run = |who: &str| {
-                let top = room.lab.path(who);
-                let _ = fs::remove_dir_all(&top);
-                meeting(&top);
-                let (here, there) = (top.display().to_string(), room.far(who));
-                let ends = if up { [here + "/s/", there + "/d/"] } else { [there + "/s/", here + "/d/"] };
-                let words = [words, &[&ends[0], &ends[1]]].concat();
-                let ran = if who == "rsync" { room.rsync(&words) } else { room.haul(&words) };
-                (ran.code, shown(&top), ran.err)
-            };
-            let (theirs, ours) = (run("rsync"), run("haul"));
+            let [theirs, ours] = beside(&room, words, ["/s/", "/d/"], up, meeting);
             assert_eq!(theirs.1, ours.1, "{words:?} {up}\n{}", ours.2);
             assert_eq!(theirs.0, ours.0, "{words:?} {up}\n{}", ours.2);
         }
@@ -388,20 +399,12 @@ fn a_name_is_what_it_is_there_and_not_what_it_leads_to() {
     {
         for (words, up) in [(&["-a", "--delete"][..], true), (&["-a"], true), (&["-a", "--remove-source-files"], false)]
         {
-            let run = |who: &str| {
-                let top = room.lab.path(who);
-                let _ = fs::remove_dir_all(&top);
+            let [theirs, ours] = beside(&room, words, ["/s/n", "/d"], up, |top| {
                 write(&top.join("s/zd/kept"), b"kept", TIME);
                 write(&top.join("d/zd/kept"), b"kept", TIME);
                 make(&top.join("s/n"), mine, "s");
                 make(&top.join("d/n"), other, "d");
-                let (here, there) = (top.display().to_string(), room.far(who));
-                let ends = if up { [here + "/s/n", there + "/d"] } else { [there + "/s/n", here + "/d"] };
-                let words = [words, &[&ends[0], &ends[1]]].concat();
-                let ran = if who == "rsync" { room.rsync(&words) } else { room.haul(&words) };
-                (ran.code, shown(&top), ran.err)
-            };
-            let (theirs, ours) = (run("rsync"), run("haul"));
+            });
             assert_eq!(theirs.1, ours.1, "{mine} {other} {words:?}\n{}", ours.2);
             assert_eq!(theirs.0, ours.0, "{mine} {other} {words:?}\n{}", ours.2);
         }
