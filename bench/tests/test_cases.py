@@ -43,7 +43,8 @@ class Cases(unittest.TestCase):
 
     def test_ssh_is_measured_by_itself_where_one_file_goes_and_scp_not_where_nothing_does(self):
         def labels(case):
-            case.config, case.haul = "/config", "/haul"
+            case.config, case.haul, case.folder = "/config", "/haul", "/far"
+            case.server, case.port = ("127.0.0.1", 22), 23
             case.files = data.tree(case.count, 10, 1)
             case.src, case.dst = Path("/it's/src"), Path("/far/dst")
             return {command.label: command for command in case.commands()}
