@@ -169,8 +169,8 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
     if answer == Err(Errno::ACCESS) && local.root.is_private() && attributes::open_up(&local.root, key) {
         answer = unlink(&dir, name, key.is_dir());
     }
-    if answer.is_ok() && key.is_dir() {
-        // A directory made again under this name must not be mistaken for the one that is gone.
+    if answer.is_ok() && (key.is_dir() || link.is_some()) {
+        // A directory made again under this name must not be mistaken for the one that is gone, or to which a link led.
         local.root.forget();
     }
     Ok(answer)

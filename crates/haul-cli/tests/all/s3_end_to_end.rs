@@ -358,7 +358,7 @@ fn a_limit_that_was_reached_is_said() {
     let ran = lab.haul(&["copy", "@src", "@dst", "--max-transfer=10Ki", "--cutoff-mode=cautious"]).code(8);
     let said = "NOTICE: Stopped: --max-transfer was reached. Run the same command to transfer more.\n";
     assert!(ran.err.ends_with(said), "{}", ran.err);
-    let ran = lab.haul(&["copy", "@src", "@src", "-c", "--error-on-no-transfer"]).code(1);
+    let ran = lab.haul(&["sync", "@src", "@src", "-c", "--error-on-no-transfer"]).code(1);
     assert_eq!(ran.err.lines().count(), 1, "a job that never began has no statistics: {}", ran.err);
     lab.haul(&["copy", "@src", "@dst"]).ok();
     let ran = lab.haul(&["copy", "@src", "@dst", "--error-on-no-transfer"]).code(9);

@@ -153,7 +153,7 @@ impl Executor {
             }
             let way = self.make_way(&key).await;
             let made = match way {
-                Ok(()) => self.cx.dst.make_dir(&key, &WriteSpec::default()).await,
+                Ok(_) => self.cx.dst.make_dir(&key, &WriteSpec::default()).await,
                 Err(error) => Err(error),
             };
             match made {

@@ -47,7 +47,7 @@ impl Executor {
             match (action, link_to) {
                 (Action::Link, Some(first)) if self.consent.to("link", &src.key) => {
                     match self.make_way(&src.key).await {
-                        Ok(()) => due.push((first, Name { src, dst })),
+                        Ok(_) => due.push((first, Name { src, dst })),
                         Err(error) => self.ledger.error(error),
                     }
                 }

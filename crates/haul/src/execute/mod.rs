@@ -167,8 +167,10 @@ impl Executor {
             return;
         }
         if change {
-            if let Err(error) = self.make_way(&to).await {
-                return self.ledger.error(error);
+            match self.make_way(&to).await {
+                Ok(true) => (step.action, step.dst) = (Action::Copy, None),
+                Ok(false) => {}
+                Err(error) => return self.ledger.error(error),
             }
             self.will_write(&to).await;
         }

@@ -69,12 +69,14 @@ impl Executor {
     }
 
     /// Deletes the symlinks in the place of directories on the way to `to`, or of `to` itself: something is about to be written there.
+    /// True where there was one: what the destination was seen to have there is elsewhere.
     ///
     /// Errors: those of deleting; `Exists` where one must stay. Then nothing may be written there.
-    pub(super) async fn make_way(&self, to: &Key) -> Result<()> {
+    pub(super) async fn make_way(&self, to: &Key) -> Result<bool> {
         if !self.links_make_way() {
-            return Ok(());
+            return Ok(false);
         }
+        let mut made = false;
         let mut way = self.in_the_way.lock().await;
         let above = |dir: &&Key| to.as_bytes().starts_with(dir.as_bytes());
         let listing = &self.job.listing;
@@ -87,7 +89,7 @@ impl Executor {
                 // Not behind a link.
                 if !is_new && self.is_link(&dir).await {
                     self.clear_link(&Key::symlink(dir.path())).await?;
-                    is_new = true;
+                    (is_new, made) = (true, true);
                 }
                 way.asked.push(dir);
             }
@@ -96,8 +98,9 @@ impl Executor {
         for dir in on_the_way {
             self.clear_link(&Key::symlink(dir.path())).await?;
             way.links.remove(&dir);
+            made = true;
         }
-        Ok(())
+        Ok(made)
     }
 
     async fn clear_link(&self, link: &Key) -> Result<()> {
