@@ -16,8 +16,7 @@ use super::{
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use haul_core::{Key, Listed, filter::first_match::Only};
-use haul_remotes::OpenOptions;
-use haul_store::{Links, ListRequest, Store};
+use haul_store::{ListRequest, Store};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -347,9 +346,7 @@ impl Planner<'_> {
             return Ok(());
         }
         let follows = self.options.copy_links || self.options.copy_dirlinks;
-        let links = if follows { Links::Follow } else { Links::Keep };
-        let options = OpenOptions { links, ..opening::looked_at(self.options) };
-        let Ok(store) = self.ctx.open_as(&root.word(&root.path), &options) else { return Ok(()) };
+        let Ok(store) = self.there.open(root, &root.path, follows) else { return Ok(()) };
         let names: Vec<Vec<u8>> = names.iter().map(|named| named.name.clone()).collect();
         for name in missing(&store, &names).await? {
             self.tell_of_missing(&root.shown(&join(&root.path, &name)));

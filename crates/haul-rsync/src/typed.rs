@@ -74,9 +74,14 @@ impl Typed {
 
     /// The folder that holds it, as typed, and its name there.
     pub fn split(&self) -> (Vec<u8>, Vec<u8>) {
-        let at = self.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-        (self.path[..at].to_vec(), self.path[at..].to_vec())
+        let (folder, name) = split(&self.path);
+        (folder.to_vec(), name.to_vec())
     }
+}
+
+/// What is up to the last slash, and what follows it.
+pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    path.split_at(path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1))
 }
 
 /// A name below a path.

@@ -6,7 +6,7 @@ use super::{
     exit::{self, Refusal},
     opening,
     options::Options,
-    typed::{Typed, join},
+    typed::{Typed, join, split},
 };
 use futures::{StreamExt as _, future::join_all};
 use haul_core::{ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};
@@ -63,7 +63,10 @@ impl<'a> There<'a> {
         There { options, ctx, opened: Mutex::default() }
     }
 
-    fn open(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Arc<dyn Store>, Refusal> {
+    /// A folder below the place of `typed`; with `follow`, links in it are what they lead to, else links.
+    ///
+    /// Errors: it can't be meant.
+    pub fn open(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Arc<dyn Store>, Refusal> {
         let folder = (typed.word(path), follow);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = opened.get(&folder) {
@@ -85,8 +88,7 @@ impl<'a> There<'a> {
     /// Errors: it can't be asked.
     pub async fn what(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Option<What>, Refusal> {
         let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
-        let at = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-        let (folder, name) = path.split_at(at);
+        let (folder, name) = split(path);
         if matches!(name, b"" | b"." | b"..") {
             let root = self.open(typed, path, true)?.stat(&Key::new("")).await;
             return found(root.map(|_| What::Dir));
@@ -108,8 +110,7 @@ impl<'a> There<'a> {
 
     /// True for a symlink, so named, that rsync follows for where it leads (`--copy-unsafe-links`).
     pub async fn leads_out(&self, typed: &Typed, path: &[u8]) -> Result<bool, Refusal> {
-        let at = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-        let (folder, name) = path.split_at(at);
+        let (folder, name) = split(path);
         let store = self.open(typed, folder, false)?;
         let target = haul::link_target(&store, &Key::symlink(name)).await;
         Ok(target.ok().flatten().is_some_and(|target| haul_core::links::leads_out(&target, 0)))
@@ -202,6 +203,7 @@ fn found(asked: haul_core::Result<What>) -> Result<Option<What>, Refusal> {
     }
 }
 
-fn is_nothing(error: &haul_core::Error) -> bool {
+/// True for an error that says that nothing is there.
+pub fn is_nothing(error: &haul_core::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound)
 }

@@ -17,6 +17,16 @@ pub fn of_any_kind(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = 
     of_name(store, name).chain([Key::new([name, b"/"].concat())])
 }
 
+/// True when the store has something else than `key` under its name.
+pub async fn has_other_kind(store: &Arc<dyn Store>, key: &Key) -> bool {
+    for other in of_any_kind(store, key.path()) {
+        if other != *key && store.stat(&other).await.is_ok_and(|entry| entry.is_dir() == other.is_dir()) {
+            return true;
+        }
+    }
+    false
+}
+
 /// Where a symlink of a store points; `None` for what is none.
 ///
 /// Errors: those of reading.

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods)] // Tests make and read their own files.
 
 mod attacks;
+mod bundles;
 mod conformance;
 mod hidden;
 mod local;

@@ -9,7 +9,7 @@ use crate::{
     cx::{Consent, Cx},
     known::Index,
     ledger::Ledger,
-    namesakes::of_any_kind,
+    namesakes::has_other_kind,
     part::MayDelete,
     spool::{Gone, Spool},
 };
@@ -224,15 +224,7 @@ impl Deleter {
     /// True where what was to be deleted isn't there any more and the source has something of another kind under this name: that was
     /// written there meanwhile.
     async fn is_replaced(&self, key: &Key, error: &Error) -> bool {
-        if !matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) {
-            return false;
-        }
-        for other in of_any_kind(&self.cx.src, key.path()) {
-            if other != *key && self.cx.src.stat(&other).await.is_ok_and(|entry| entry.is_dir() == other.is_dir()) {
-                return true;
-            }
-        }
-        false
+        matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) && has_other_kind(&self.cx.src, key).await
     }
 
     /// Moves the file to the backups instead of deleting it, with `--backup-dir` or `--suffix`. True if that was done.

@@ -2,7 +2,7 @@
 //! source has a symlink. Finds them, and decides whether they may be replaced.
 
 use super::{Outlet, Planner};
-use crate::namesakes::of_any_kind;
+use crate::namesakes::{has_other_kind, of_any_kind};
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Listed, Result,
@@ -120,12 +120,7 @@ impl Planner {
 
     /// True when the destination has something else under this name.
     pub(super) async fn other_kind_there(&self, key: &Key) -> bool {
-        for other in of_any_kind(&self.cx.dst, key.path()) {
-            if other != *key && self.cx.dst.stat(&other).await.is_ok_and(|e| e.is_dir() == other.is_dir()) {
-                return true;
-            }
-        }
-        false
+        has_other_kind(&self.cx.dst, key).await
     }
 
     /// True for what only the destination has, while the source has something of another kind under the same name: it is replaced,
