@@ -133,11 +133,16 @@ impl Sides<'_> {
 /// A destination that doesn't exist holds nothing: that is proof, not a failure. So does a source that may be empty.
 pub(crate) fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
     listing
-        .map(|step| match step {
-            Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
-                Listed::End
-            }
-            other => other,
+        .scan(false, |over, step| {
+            let step = match step {
+                Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
+                    Listed::End
+                }
+                other => other,
+            };
+            // A listing of a range tells its end besides.
+            let was_over = std::mem::replace(over, matches!(step, Listed::End));
+            std::future::ready((!was_over).then_some(step))
         })
         .boxed()
 }

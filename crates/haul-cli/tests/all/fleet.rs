@@ -180,6 +180,16 @@ fn a_worker_started_in_the_place_of_a_dead_one_waits_for_no_lease() {
 }
 
 #[test]
+fn a_bucket_that_is_not_there_yet_is_no_error_of_any_shard() {
+    let (sim, lab) = filled(&[("latency", "50ms")]);
+    let job = "c:jobs/new";
+    lab.haul(&["fleet", "create", "c:src", "c:new", "--sync", "--at", job, "--shards=8"]).ok();
+    let ran = lab.haul(&["fleet", "work", job, "--at-once=4"]).code(0);
+    assert!(ran.out.contains(", 0 errors"), "{} {}", ran.out, ran.err);
+    assert!(keys(&sim, "new") == keys(&sim, "src"));
+}
+
+#[test]
 fn a_worker_that_gives_no_sign_of_life_is_shown_as_silent() {
     let (sim, lab) = filled(&[("latency", "5ms")]);
     let job = "c:jobs/silent";

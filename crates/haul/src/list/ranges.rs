@@ -144,7 +144,12 @@ impl Listing {
                 self.state = State::Plain(self.store.list(request));
                 None
             }
-            Err(error) => self.ranges.failed(ask.range).map(|lost| Step::Lost(self.within(lost), error)),
+            Err(error) => self.ranges.failed(ask.range).map(|lost| {
+                // The first question of all finds that there is nothing to list: all of it is lost, wherever it was to begin.
+                let no_root = error.kind() == ErrorKind::DirNotFound && ask.after == self.request.after;
+                let lost = if no_root { Lost { from: Key::new(""), ..lost } } else { lost };
+                Step::Lost(self.within(lost), error)
+            }),
         };
         if let Some(step) = step {
             self.came.entry(ask.range).or_default().push_back(step);

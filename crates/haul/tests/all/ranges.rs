@@ -3,7 +3,11 @@
 
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::{Entry, ErrorKind, Key, Kind, Listed, Lost, Retry, filter::Filter};
+use haul_core::{
+    Entry, ErrorKind, Key, Kind, Listed, Lost, Retry,
+    filter::Filter,
+    part::{KeyRange, Part},
+};
 use haul_mem::MemStore;
 use haul_store::{Links, Meters, OpenRequest, Store, layers::LayerSettings};
 use haul_testkit::{
@@ -172,5 +176,18 @@ async fn a_range_that_fails_is_lost_alone() {
         let rest: Vec<String> = names.iter().filter(|name| !lost[0].holds(&Key::new(name))).cloned().collect();
         assert_eq!(seen, rest, "{nth}");
         assert_eq!(ended, lost[0].to.is_some(), "{nth}");
+    }
+}
+
+/// Where nothing is there to list, all of it is lost, wherever the listing was to begin: a destination like that holds nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_is_not_there_is_not_there_for_any_part() {
+    let cloud = Cloudsim::with(&[]);
+    let store = open(&cloud, "missing", &[]);
+    for (after, through) in [(None, Some("k")), (Some("k"), Some("m")), (Some("m"), None)] {
+        let range = KeyRange { after: after.map(Key::new), through: through.map(Key::new) };
+        let options = ListOptions { part: Part::Range(range), ..ListOptions::default() };
+        let (entries, lost, _) = listed(&store, options).await;
+        assert!(entries.is_empty() && lost.len() == 1 && lost[0].from.is_root(), "{lost:?}");
     }
 }
