@@ -102,6 +102,9 @@ pub struct Rules {
     /// Set when the source's `changed` is an inode's ctime and the destination's is the store's own time of
     /// writing: then a key stored more than this many nanoseconds after the file's last change holds that file.
     pub stored_after: Option<u128>,
+    /// Set when one clock says when files of both sides were stored: what the destination stored after this moment, the job stored
+    /// itself.
+    pub made: Option<Mtime>,
     /// `--no-update-modtime`, or the destination can't set times.
     pub no_touch: bool,
     /// What a modification time is.
@@ -132,6 +135,7 @@ impl Rules {
             update: job.existing.update,
             window,
             stored_after: None,
+            made: None,
             no_touch: job.attributes.no_update_mtime,
             times: job.compare.times,
             append: job.existing.append.is_some(),
@@ -207,7 +211,7 @@ fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswe
             return Verdict::Same(Reason::Hash(algo));
         }
     }
-    if dst.mtime.is_none() && stored_after_change(src, dst, rules) {
+    if dst.mtime.is_none() && stored_after_change(src, dst, rules) || stored_by_job(src, dst, rules) {
         return Verdict::Same(Reason::StoredAfterChange);
     }
     let Some(window) = rules.window else { return Verdict::Same(Reason::Size) };
@@ -467,6 +471,16 @@ fn stored_after_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     !rules.ignore_size && src.size == dst.size && stored.0 > mtime.max(ctime).0.saturating_add(margin as i128)
 }
 
+/// True where the job itself has made the destination's file, of a source that had changed before the job was made, and only the
+/// time tells that it is a copy: one that a service makes of an object without a stored time has none either, and seems to be newer.
+fn stored_by_job(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
+    let (Some(made), Some(changed), Some(stored)) = (rules.made, src.changed, dst.changed) else { return false };
+    let keeps_no_time = dst.mtime.is_none_or(|mtime| mtime == stored);
+    let differs =
+        rules.ignore_size || src.size != dst.size || src.hashes.agree(&dst.hashes).is_some_and(|(_, same)| !same);
+    keeps_no_time && !differs && changed < made && stored > made
+}
+
 /// True when two times are equal within `window` nanoseconds (exclusive, as rclone's).
 pub fn within(a: Mtime, b: Mtime, window: u128) -> bool {
     a == b || a.distance(b) < window
@@ -589,6 +603,33 @@ mod tests {
             let verdict = if newer { Verdict::Same(Reason::Newer) } else { Verdict::Differ(Reason::Size) };
             assert_eq!(say(&p, &at(1, Some(src)), &at(2, Some(2)), NotAsked), verdict, "{src}");
         }
+    }
+
+    #[test]
+    fn what_the_job_itself_stored_is_done() {
+        let made = |seconds: i128| Rules { made: Some(Mtime(seconds * SEC)), ..rules(&Job::default()) };
+        let stored = |secs: i128, size| Entry { changed: Some(Mtime(secs * SEC)), ..at(size, None) };
+        let say = |src: &Entry, dst: &Entry, rules: &Rules| compare(src, dst, rules, false, HashAnswer::NotAsked);
+        let done = Verdict::Same(Reason::StoredAfterChange);
+        let (src, dst) = (stored(10, 1), stored(30, 1));
+        assert_eq!(say(&src, &dst, &made(20)), done);
+        assert_eq!(
+            say(&src, &Entry { mtime: dst.changed, ..dst.clone() }, &made(20)),
+            done,
+            "a store that lists its own time"
+        );
+        let asks = Verdict::Ask(Need::Mtime);
+        assert_eq!(say(&src, &dst, &rules(&Job::default())), asks);
+        assert_eq!(say(&src, &dst, &made(30)), asks, "it may have been there before");
+        assert_eq!(say(&stored(20, 1), &dst, &made(20)), asks, "the source has changed since");
+        assert_eq!(say(&stored(10, 2), &dst, &made(20)), Verdict::Differ(Reason::Size));
+        let hash = |n: u8| {
+            let mut hashes = Hashes::default();
+            hashes.set(Algo::Md5, vec![n; 16]);
+            hashes
+        };
+        let (a, b) = (Entry { hashes: hash(1), ..src }, Entry { hashes: hash(2), ..dst });
+        assert_eq!(say(&a, &b, &made(20)), asks, "hashes that differ are believed");
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct Spec {
     pub finish: bool,
     /// Files of at least so many bytes are split into ranges, which any worker takes (0: none is).
     pub split_files_from: u64,
+    /// When it was made, in seconds since 1970 by the source's clock, or later; `None` where that is unknown.
+    #[serde(default)]
+    pub made: Option<i64>,
 }
 
 impl Spec {

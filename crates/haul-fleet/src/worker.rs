@@ -20,7 +20,7 @@ use haul::{
     run_part,
 };
 use haul_core::{
-    Error, ErrorKind, Key, Result,
+    Error, ErrorKind, Key, Mtime, Result,
     job::{Job, Verb},
     part::{KeyRange, Part},
 };
@@ -36,7 +36,8 @@ use tokio::{sync::Notify, time::sleep};
 
 /// Who begins to wait looks again after this part of an interval, then after twice that, and so on …
 const SOONEST: u32 = 16;
-/// … up to this part: so long at most it doesn't know that nothing is left.
+/// … up to this part: so long at most it doesn't know that nothing is left. Who holds a shard while there is none to claim looks as often
+/// whether others wait for a piece of it.
 const LATEST: u32 = 4;
 
 /// How a worker works.
@@ -135,9 +136,10 @@ impl Worker {
         let patience = Patience::new(self.settings.patience);
         let crew = Arc::new(Crew {
             spec: Arc::new(self.spec.clone()),
-            state: Mutex::new(Sight { patience, view: View::default(), known: BTreeMap::new(), pieces: 1 }),
+            state: Mutex::new(Sight { patience, view: View::default(), known: BTreeMap::new(), open: 0, pieces: 1 }),
             held: Mutex::default(),
             looked: Notify::default(),
+            sighted: Notify::default(),
             signs: Arc::new(Signs::new(self.board.clone(), self.me.clone())),
             waiting: AtomicUsize::new(0),
             said_idle: AtomicBool::new(false),
@@ -156,8 +158,10 @@ pub(crate) struct Crew {
     state: Mutex<Sight>,
     /// The shards that it holds: the number of the record, and what ends the run if that is lost.
     held: Mutex<BTreeMap<ShardId, (u64, Cancel)>>,
-    /// Told after each look, and when a task is through with a shard.
+    /// Told after the look of each interval, and when a task is through with a shard.
     looked: Notify,
+    /// Told after each look.
+    sighted: Notify,
     pub signs: Arc<Signs>,
     /// Tasks that found nothing to claim.
     waiting: AtomicUsize,
@@ -173,6 +177,8 @@ pub(crate) struct Sight {
     patience: Patience,
     pub view: View,
     known: BTreeMap<ShardId, (u64, Record<Outcome>)>,
+    /// Shards that nobody has claimed yet.
+    open: usize,
     /// Into how many pieces a holder is to cut what it has left.
     pieces: usize,
 }
@@ -235,21 +241,35 @@ impl Crew {
 
     /// Gives signs and looks, for as long as the worker works.
     async fn keep_signing(&self) {
+        let interval = self.worker.settings.interval;
         loop {
-            match self.board().look().await {
-                Ok(view) => self.saw(view),
-                Err(error) => tracing::warn!("can't look at the job's directory: {}", (self.worker.line)(&error)),
-            }
+            self.look(true).await;
             self.looked.notify_waiters();
-            sleep(self.worker.settings.interval).await;
+            for _ in 1..LATEST {
+                sleep(interval / LATEST).await;
+                let holds = !self.held().is_empty();
+                let may_split = holds && self.sight().open == 0 && !self.spec.fixed;
+                if may_split {
+                    self.look(false).await;
+                }
+            }
+            sleep(interval / LATEST).await;
             if let Err(error) = self.signs.give().await {
                 tracing::warn!("can't write into the job's directory: {}", (self.worker.line)(&error));
             }
         }
     }
 
-    /// Takes a look in: who lives, who waits, what is lost.
-    fn saw(&self, view: View) {
+    async fn look(&self, next_interval: bool) {
+        match self.board().look().await {
+            Ok(view) => self.saw(view, next_interval),
+            Err(error) => tracing::warn!("can't look at the job's directory: {}", (self.worker.line)(&error)),
+        }
+        self.sighted.notify_waiters();
+    }
+
+    /// Takes a look in: who lives, who waits, what is lost. One that isn't the first of its interval says nothing about who lives.
+    fn saw(&self, view: View, next_interval: bool) {
         if view.cancelled {
             self.ended.cancel();
         }
@@ -262,7 +282,9 @@ impl Crew {
         let mut sight = self.sight();
         let holders: BTreeSet<WorkerId> =
             sight.known.values().filter(|(_, r)| r.state == State::Held).map(|(_, r)| r.by.clone()).collect();
-        sight.patience.look(&view.signs, &holders);
+        if next_interval {
+            sight.patience.look(&view.signs, &holders);
+        }
         let is_dead = |worker: &WorkerId| self.is_dead(&sight, worker);
         let living = view.signs.keys().filter(|worker| !is_dead(worker)).count().max(1);
         // Who has gone without taking that away has taken its sign away, or given none for long.
@@ -272,6 +294,7 @@ impl Crew {
         let begun = |id: &ShardId| view.latest.get(id).is_some_and(|number| *number > 0);
         let open = all.iter().filter(|id| !begun(id) && !id.is_finish()).count();
         let holders = all.iter().filter(|id| begun(id) && !view.done.contains(*id)).count();
+        sight.open = open;
         sight.pieces = if self.spec.fixed { 1 } else { pieces(idle, open, holders) };
         sight.view = view;
         drop(sight);
@@ -629,6 +652,8 @@ impl Crew {
         let worker = &self.worker;
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
         let mut reins = Reins::new(Some(Arc::new(self.grip(lease))));
+        // Who takes a shard over knows by this what is done of it.
+        reins.made = self.spec.made.map(|seconds| Mtime::new(seconds, 0));
         // Without conditions nothing is split.
         reins.large_from = Some(self.spec.split_files_from).filter(|from| *from > 0 && !self.spec.fixed);
         let job = worker.job.clone().with(|job| {
@@ -657,13 +682,13 @@ impl Crew {
         let note_every = (settings.note_every / 4_u32.pow(deaths)).max(settings.interval.min(settings.note_every));
         let split = async {
             // So much is done at least between two splits.
-            sleep(settings.interval).await;
+            sleep(settings.interval / LATEST).await;
             loop {
-                let looked = self.looked.notified();
+                let sighted = self.sighted.notified();
                 if self.sight().pieces > 1 {
                     return;
                 }
-                looked.await;
+                sighted.await;
             }
         };
         tokio::select! {

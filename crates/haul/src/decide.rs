@@ -66,6 +66,13 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
     }
 }
 
+/// True where one clock says when files of either side were stored: that of a service that copies between them.
+pub fn is_one_clock(src: &dyn Store, dst: &dyn Store) -> bool {
+    let (a, b) = (src.caps(), dst.caps());
+    let one = a.domain.as_ref().zip(b.domain.as_ref()).is_some_and(|(a, b)| a.name == b.name);
+    one && a.changed == Changed::Stored && b.changed == Changed::Stored
+}
+
 /// The rules where the clock that says when something was stored may be so far ahead of the one that says when a file changed.
 pub fn by_the_clock(rules: &Rules, ahead: Duration) -> Rules {
     Rules { stored_after: rules.stored_after.map(|margin| margin + ahead.as_nanos()), ..*rules }

@@ -3,7 +3,7 @@
 
 use crate::{Cancel, Report};
 use futures::future::BoxFuture;
-use haul_core::{Entry, Error, Key};
+use haul_core::{Entry, Error, Key, Mtime};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -58,6 +58,9 @@ pub struct Reins {
     /// Files of at least so many bytes are left to the caller, where several processes may be able to transfer one together
     /// ([`crate::shared`]): they are told in [`PartReport::large`] and count for nothing.
     pub large_from: Option<u64>,
+    /// When the job was made, or later, by the source's clock. Where the destination has the same clock, what it stored later was made by
+    /// a run of this job that nobody heard the end of.
+    pub made: Option<Mtime>,
     reached: Arc<Mutex<Reached>>,
     large: Arc<Mutex<Vec<Large>>>,
 }

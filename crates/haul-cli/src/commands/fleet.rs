@@ -16,6 +16,7 @@ use crate::{
 use anyhow::{Result, anyhow};
 use haul::{Cx, shared::Sharing};
 use haul_core::{
+    Key,
     job::{DeleteWhen, Job, Publish, Verb},
     units::{Size, count_text, size_text},
 };
@@ -327,6 +328,8 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
     let at = ctx.open_apart(&args.at)?;
     haul::overlap::check_records(&at, &cx)?;
     let limit = ctx.flags.network.bwlimit.as_ref().map(|table| table.now(&Zoned::now())).unwrap_or_default();
+    // Its answer tells how far the source's clock is ahead, if it is.
+    let made = src.stat(&Key::new("")).await.is_ok().then(|| made(cx.meters.clock().ahead()));
     let caps = dst.caps();
     let spec = JobSpec {
         format: FORMAT,
@@ -344,6 +347,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         bytes_a_second: (limit.up, limit.down),
         finish: caps.dirs || caps.keeps_empty_dirs,
         split_files_from: args.split_files_from.bytes().unwrap_or(0),
+        made,
     };
     let board = Board::new(at);
     let spec = create(&board, spec, &src, args.shards as usize, job.deletes.allow_empty_source).await?;
@@ -360,6 +364,11 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         );
     }
     Ok(Outcome::Done)
+}
+
+/// A moment that has not come yet by a clock that is so far ahead: one that is less than two seconds ahead counts as right.
+fn made(ahead: Duration) -> i64 {
+    Timestamp::now().as_second().saturating_add_unsigned(ahead.as_secs() + 3)
 }
 
 /// A name that nobody has had, with what tells later that its process has ended.

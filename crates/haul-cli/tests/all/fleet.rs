@@ -13,6 +13,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command},
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -177,6 +178,27 @@ fn a_worker_started_in_the_place_of_a_dead_one_waits_for_no_lease() {
     assert_eq!(left.out.lines().last(), Some(step));
     lab.haul(&["fleet", "work", job, "--lease=6h"]).code(0);
     lab.haul(&["check", "--one-way", "c:src", "c:dst"]).ok();
+}
+
+#[test]
+fn what_a_dead_worker_had_copied_is_copied_no_second_time() {
+    // Neither ETags nor times of their own tell that an object is a copy.
+    let (sim, lab) = filled(&[("latency", "5ms"), ("etag", "cheap")]);
+    let job = "c:jobs/twice";
+    lab.haul(&["fleet", "create", "c:src", "c:dst", "--at", job, "--shards=2"]).ok();
+    // What is stored within the seconds by which clocks may differ isn't known to be the job's.
+    thread::sleep(Duration::from_secs(5));
+    let first = lab.start(&["fleet", "work", job, "--lease=6h", "--tpslimit=60"]);
+    assert!(until(|| keys(&sim, "dst").len() >= 60 + 150));
+    kill(first);
+    lab.haul(&["fleet", "work", job, "--lease=6h"]).code(0);
+    let report = sim.report();
+    assert_eq!(report.of("CopyObject"), 900, "{:?}", report.requests);
+    assert_eq!(report.of("HeadObject"), 2, "the source is looked at by each worker: {:?}", report.requests);
+    assert_eq!(number(&lab, job, "/outcome/transfers") + number(&lab, job, "/outcome/unchanged"), 900);
+    // Another job knows nothing of this one.
+    lab.haul(&["copy", "c:src", "c:dst"]).ok();
+    assert!(sim.report().of("HeadObject") >= 1_800);
 }
 
 #[test]

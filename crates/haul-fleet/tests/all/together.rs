@@ -103,6 +103,7 @@ impl World {
             bytes_a_second: (None, None),
             finish: true,
             split_files_from: 0,
+            made: None,
         }
     }
 
@@ -226,6 +227,28 @@ async fn one_that_waits_gets_a_part_of_what_another_holds() {
     }
     world.check(&spec).await;
     assert!(world.summary(&spec).await.shards > 2, "it was split");
+}
+
+#[tokio::test]
+async fn one_that_waits_is_seen_before_the_next_sign_of_life_where_nothing_is_left_to_claim() {
+    let world = World::new(true).await;
+    let spec = world.create(1).await.unwrap();
+    // All of it takes some two seconds, much less than an interval.
+    let slow: Arc<dyn Sink> = Arc::new(On(|event: &Event| {
+        if matches!(event, Event::Decided { .. }) {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }));
+    let workers = ["one", "two"].map(|name| {
+        let worker = world.worker(name, &spec, slow.clone());
+        let settings = Settings { interval: Duration::from_secs(4), shards: 1, ..worker.settings.clone() };
+        Worker { settings, ..worker }.work()
+    });
+    for ended in futures::future::join_all(workers).await {
+        assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    }
+    world.check(&spec).await;
+    assert!(world.summary(&spec).await.shards > 1, "it was split");
 }
 
 #[tokio::test]

@@ -172,7 +172,9 @@ impl Planner {
 
     /// This planner, whose walks can be paused.
     pub fn reined(self, reins: Reins) -> Planner {
-        Planner { reins: Some(reins), ..self }
+        let rules =
+            Rules { made: reins.made.filter(|_| decide::is_one_clock(&*self.cx.src, &*self.cx.dst)), ..self.rules };
+        Planner { reins: Some(reins), rules, ..self }
     }
 
     /// Its walks can be paused.
