@@ -1,14 +1,17 @@
 //! Where this rank runs: whether MPI and the launcher agree on how many there are, what tasks of one node share, whether all ranks
 //! see the same files.
 
-use crate::work::{Job, Proof, Raw, Root};
+use crate::{
+    shared::LONGEST,
+    work::{Job, Proof, Raw, Root},
+};
 use haul_core::Key;
 use haul_store::{Payload, WriteSpec, late};
 use mpi::{
     collective::CommunicatorCollectives as _,
     topology::{Communicator as _, SimpleCommunicator},
 };
-use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, time::Duration};
 
 /// Variables by which launchers tell each process how many they started, and its number. Slurm's are of the step: a batch script,
 /// which is one process, has none, however many tasks the job may have.
@@ -57,6 +60,9 @@ pub fn speaks(env: impl Fn(&str) -> Option<OsString>) -> bool {
     rank.is_none_or(|rank| rank == "0")
 }
 
+/// So many times longer than alone a rank may wait between two looks for messages.
+const MOST_PATIENT: usize = 16;
+
 /// What a node's tasks share.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
@@ -90,6 +96,13 @@ impl Share {
     /// Are there ranks of so many on other nodes?
     pub fn is_one_of_several(self, ranks: usize) -> bool {
         self.tasks < ranks
+    }
+
+    /// How long a rank waits at most between two looks for messages. Where there are more ranks than cores, each look takes time from
+    /// one that works, and whatever comes is late by the others' work anyway.
+    pub fn longest(self) -> Duration {
+        let of_a_core = self.tasks.div_ceil(self.cores.max(1)).clamp(1, MOST_PATIENT);
+        LONGEST * of_a_core as u32
     }
 
     /// How many threads this rank has: what the node's cores, as far as this job may use them, are good for, shared by its tasks.
@@ -268,6 +281,15 @@ mod tests {
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
         std::fs::create_dir(&dst).unwrap();
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
+    }
+
+    #[test]
+    fn ranks_that_share_a_core_look_for_messages_less_often() {
+        let longest = |tasks, cores| Share { tasks, cores }.longest();
+        assert_eq!(longest(1, 2), LONGEST);
+        assert_eq!(longest(2, 2), LONGEST);
+        assert_eq!(longest(8, 2), 4 * LONGEST);
+        assert_eq!(longest(32, 0), 16 * LONGEST);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
     let mut patience = Duration::from_secs(60);
     let (mut beats, mut last_beat, mut idle) = (0u64, Instant::now(), SHORTEST);
     let mut sent_at = std::collections::VecDeque::new();
+    let longest = share.longest();
     let (mut silent, mut looked) = (Duration::ZERO, Instant::now());
     loop {
         let mut busy = false;
@@ -159,6 +160,6 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                 );
             }
         }
-        idle = if busy { SHORTEST } else { (idle * 2).min(LONGEST) };
+        idle = if busy { SHORTEST } else { (idle * 2).min(longest) };
     }
 }
