@@ -35,6 +35,9 @@ pub(crate) struct Ledger {
     source_complete: AtomicBool,
 }
 
+/// A run beside others has so many bits for the numbers of its transfers: a million runs then stay below those of ranges of large files.
+const STEPS_BITS: u32 = 28;
+
 impl Ledger {
     /// An empty record of a job that `sink` hears of, that `cancel` stops, and that is about what `filter` lets through; of a
     /// `dry_run`, events say so.
@@ -51,6 +54,13 @@ impl Ledger {
             source_has_files: AtomicBool::new(false),
             source_complete: AtomicBool::new(false),
         }
+    }
+
+    /// This record, of one of several runs of which one sink hears: their transfers have numbers that differ.
+    pub fn beside_others(self) -> Self {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        Ledger { next: AtomicU64::new((run << STEPS_BITS) + 1), ..self }
     }
 
     /// The report as it grows.

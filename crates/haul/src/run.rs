@@ -80,6 +80,8 @@ impl Run {
     fn new(mut job: Job, cx: Cx, reins: Option<Reins>) -> Run {
         let attributes = Arc::new(Attributes::new(&mut job, &cx));
         let ledger = Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), job.dry_run);
+        // Parts of a job run beside each other.
+        let ledger = if reins.is_some() { ledger.beside_others() } else { ledger };
         let (job, ledger, index) = (Arc::new(job), Arc::new(ledger), Arc::<Index>::default());
         let wants_metadata = job.attributes.metadata || !job.attributes.metadata_set.is_empty();
         if wants_metadata && !cx.dst.caps().meta && cx.dst.caps().attributes.is_none() {

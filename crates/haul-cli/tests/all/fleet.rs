@@ -206,9 +206,11 @@ fn a_bucket_that_is_not_there_yet_is_no_error_of_any_shard() {
     let (sim, lab) = filled(&[("latency", "50ms")]);
     let job = "c:jobs/new";
     lab.haul(&["fleet", "create", "c:src", "c:new", "--sync", "--at", job, "--shards=8"]).ok();
-    let ran = lab.haul(&["fleet", "work", job, "--at-once=4"]).code(0);
+    let ran = lab.haul(&["fleet", "work", job, "--at-once=4", "-v"]).code(0);
     assert!(ran.out.contains(", 0 errors"), "{} {}", ran.out, ran.err);
     assert!(keys(&sim, "new") == keys(&sim, "src"));
+    // What runs side by side tell isn't mixed up.
+    assert_eq!(ran.err.matches("Copied (server-side copy)").count(), 900, "{}", ran.err);
 }
 
 #[test]
