@@ -138,7 +138,7 @@ fn deleted(key: &Key, answer: Result<(), Refused>) -> Result<()> {
 
 async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> Result<()> {
     const OP: &str = "delete";
-    if key.is_root() && service.root.container.is_none() {
+    if key.is_root() && service.root.bucket.is_none() {
         return Err(Error::new(ErrorKind::Unsupported, OP, "an account isn't deleted").with_key(key));
     }
     let place = service.place(key)?;
@@ -212,7 +212,7 @@ async fn delete_container(service: &Service, key: &Key, container: &str) -> Resu
 
 /// See [`haul_store::Store::make_dir`]: of directories only containers are made.
 pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
-    if key.is_root() && service.root.container.is_none() {
+    if key.is_root() && service.root.bucket.is_none() {
         return Ok(());
     }
     let dir = Entry::dir(key.clone()).key;

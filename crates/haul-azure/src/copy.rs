@@ -6,13 +6,15 @@ use crate::{
     error::{Refused, plain},
     meta::{self, Facts, quoted},
     read,
-    service::{Call, Place, Root, Service},
+    service::{self, Call, Place, Service},
     upload::{self, Blocks},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::{Fault, at};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, Watch, WriteSpec};
+use haul_store::{
+    CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, Watch, WriteSpec, bucket::Root,
+};
 use http::{HeaderMap, Method};
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -30,7 +32,7 @@ const PART: u64 = 256 << 20;
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&from).and_then(|root| root.encoded(service.config.encoding)) {
+    let root = match Root::parse(&service::WORDS, &from).and_then(|root| root.encoded(service.config.encoding)) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
@@ -60,7 +62,7 @@ async fn copy_item(
     if item.spec.meta.is_some() {
         return unsupported("a copy inside the account keeps its source's properties");
     }
-    let (from, to) = (root.place(&item.from)?, service.place(&item.to)?);
+    let (from, to) = (service::place(root, &item.from)?, service.place(&item.to)?);
     if from.blob.is_empty() || to.blob.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, OP, "a container can't be copied as a file").with_key(&item.to));
     }

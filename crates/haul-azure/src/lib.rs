@@ -20,10 +20,10 @@ use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, web,
+    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, bucket::Root, web,
 };
 use options::Config;
-use service::{Root, Service};
+use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
 
 /// The kind.
@@ -35,7 +35,7 @@ const CONCURRENCY: usize = 32;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let config = Config::read(&request)?;
-    let root = Root::parse(&request.path)?;
+    let root = Root::parse(&service::WORDS, &request.path)?;
     let http = haul_net::Http::new(
         &request.net,
         config.endpoint.scheme() == "https" || matches!(config.auth, options::Auth::Token(_)),

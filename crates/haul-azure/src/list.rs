@@ -46,7 +46,7 @@ impl Pager for Service {
     }
 
     fn root(&self) -> (Option<&str>, &[u8]) {
-        (self.root.container.as_deref(), &self.root.prefix)
+        (self.root.bucket.as_deref(), &self.root.prefix)
     }
 
     fn containers(&self) -> BoxFuture<'_, Result<Vec<Entry>>> {
@@ -64,7 +64,7 @@ impl Pager for Service {
     /// A directory of the account's own may be empty.
     fn empty_root(&self) -> BoxFuture<'_, Result<()>> {
         async move {
-            let container = self.root.container.as_deref().unwrap_or_default();
+            let container = self.root.bucket.as_deref().unwrap_or_default();
             match folder(self, container, &self.root.prefix).await {
                 Ok(Some(_)) => Ok(()),
                 Ok(None) => Err(pages::no_root(&self.locator, "list")),

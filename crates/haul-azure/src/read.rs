@@ -45,7 +45,7 @@ pub async fn head(service: &Service, key: &Key, place: &Place, want: Option<&Ver
 }
 
 async fn stat_root(service: &Service) -> Result<Entry> {
-    let Some(container) = &service.root.container else { return Ok(Entry::dir(Key::new(""))) };
+    let Some(container) = &service.root.bucket else { return Ok(Entry::dir(Key::new(""))) };
     let prefix = &service.root.prefix;
     let found = first_below(service, container, prefix).await.map_err(|fault| fault.error("stat"))?;
     if found.is_none() && !prefix.is_empty() {

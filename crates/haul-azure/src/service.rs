@@ -7,12 +7,14 @@ use crate::{
     token::Source,
 };
 use bytes::Bytes;
-use haul_core::{
-    Error, ErrorKind, Key, Result, Retry,
-    encoding::{Encoding, name_of},
-};
+use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Http, Reply, Tried, reach};
-use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, batch, body::Pieces, web::authority};
+use haul_store::{
+    Caps, Direction, Lanes, Meters, Net, Payload, batch,
+    body::Pieces,
+    bucket::{Root, Words},
+    web::authority,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use std::{
@@ -28,14 +30,8 @@ pub const RANGES: &str = "2026-02-06";
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// A store's root: a container and a prefix (empty or ending in `/`), or all containers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    pub container: Option<String>,
-    pub prefix: Vec<u8>,
-    /// How keys below it are names, and `prefix` is one; none where they are names as they are.
-    encoding: Option<Encoding>,
-}
+/// What Azure calls things.
+pub const WORDS: Words = Words { service: "Azure", bucket: "container", encoding: "--azureblob-encoding" };
 
 /// A blob in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,94 +41,25 @@ pub struct Place {
     pub blob: Vec<u8>,
 }
 
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().position(|b| *b == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (path, b""),
+/// Where a key is. In a root of all containers its first part is the container.
+///
+/// Errors: `Invalid` for a name that the service can't have, or would take for another: it reads `\` as `/` and leaves out dots at
+/// the end of a part.
+pub fn place(root: &Root, key: &Key) -> Result<Place> {
+    let (container, blob) = root.place(key)?;
+    // An encoding would replace what is odd, but not what is wrong.
+    let odd = |why| Err(root.refused_as_it_is(key, why));
+    let Ok(text) = std::str::from_utf8(&blob) else { return odd("it isn't UTF-8") };
+    if text.contains('\\') || text.chars().any(char::is_control) {
+        return odd("it has a backslash or a control character");
     }
-}
-
-fn name(container: &[u8]) -> Result<String> {
-    let name = String::from_utf8(container.to_vec()).ok().filter(|name| !name.is_empty());
-    name.ok_or_else(|| Error::new(ErrorKind::Invalid, "open", "no container of such a name can be"))
-}
-
-impl Root {
-    /// From the path after the colon: `container`, `container/dir`, with or without slashes around.
-    ///
-    /// Errors: `Invalid` when the container's name isn't text.
-    pub fn parse(path: &[u8]) -> Result<Root> {
-        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
-        let path = &path[start..];
-        if path.is_empty() {
-            return Ok(Root { container: None, prefix: Vec::new(), encoding: None });
-        }
-        let (container, rest) = split(path);
-        let mut prefix = rest.to_vec();
-        if !prefix.is_empty() && !prefix.ends_with(b"/") {
-            prefix.push(b'/');
-        }
-        Ok(Root { container: Some(name(container)?), prefix, encoding: None })
+    if text.split('/').any(|part| part.ends_with('.')) {
+        return odd("a part of it ends in a dot");
     }
-
-    /// The same, where names are encoded.
-    ///
-    /// Errors: `Invalid` when its own name can't be.
-    pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
-        let prefix = name_of(encoding, &self.prefix).map_err(|why| {
-            let name = String::from_utf8_lossy(&self.prefix).into_owned();
-            Error::new(ErrorKind::Invalid, "open", format!("Azure can't hold {name}: {why}"))
-        })?;
-        Ok(Root { prefix, encoding, ..self })
+    if text.chars().count() > 1024 {
+        return Err(root.refused(key, "it is longer than 1024 characters"));
     }
-
-    /// As bytes that [`Root::parse`] reads.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        match &self.container {
-            Some(container) => [container.as_bytes(), b"/", &self.prefix].concat(),
-            None => Vec::new(),
-        }
-    }
-
-    /// Where a key is. In a root of all containers its first part is the container.
-    ///
-    /// Errors: `Invalid` for a name that the service can't have, or would take for another: it reads `\` as `/` and leaves out dots at
-    /// the end of a part.
-    pub fn place(&self, key: &Key) -> Result<Place> {
-        let (container, below) = match &self.container {
-            Some(container) => (container.clone(), key.as_bytes()),
-            None => {
-                let (container, below) = split(key.as_bytes());
-                (name(container).map_err(|e| e.with_key(key))?, below)
-            }
-        };
-        let refuse = |why: &str, what: &str| {
-            let message = format!("Azure can't hold this name: {why}; rename it{what}");
-            Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key))
-        };
-        let wrong = |why: &str| refuse(why, "");
-        // What an encoding would replace.
-        let odd = |why: &str| match self.encoding {
-            None => refuse(why, ", or replace characters as rclone does (--azureblob-encoding)"),
-            Some(_) => wrong(why),
-        };
-        let below = match name_of(self.encoding, below) {
-            Ok(name) => name,
-            Err(why) => return wrong(why),
-        };
-        let place = Place { container, blob: [&self.prefix[..], &below].concat() };
-        let Ok(text) = std::str::from_utf8(&place.blob) else { return odd("it isn't UTF-8") };
-        if text.contains('\\') || text.chars().any(char::is_control) {
-            return odd("it has a backslash or a control character");
-        }
-        if text.split('/').any(|part| part.ends_with('.')) {
-            return odd("a part of it ends in a dot");
-        }
-        if text.chars().count() > 1024 {
-            return wrong("it is longer than 1024 characters");
-        }
-        Ok(place)
-    }
+    Ok(Place { container, blob })
 }
 
 /// Whether an account has directories of its own (a hierarchical namespace), in whose order names come then.
@@ -249,9 +176,9 @@ fn path(place: &Place) -> String {
 impl Service {
     /// Where `key` is.
     ///
-    /// Errors: `Invalid`, as [`Root::place`].
+    /// Errors: `Invalid`, as [`place()`].
     pub fn place(&self, key: &Key) -> Result<Place> {
-        self.root.place(key)
+        place(&self.root, key)
     }
 
     /// The address of a blob, with a signature where we have no key: to copy from.
@@ -458,23 +385,24 @@ fn bad(e: http::Error) -> Box<Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_core::encoding::Encoding;
 
     #[test]
     fn names_that_would_be_taken_for_others_are_refused() {
-        let root = Root::parse(b"/box/d").unwrap();
-        assert_eq!(root.place(&Key::new("a b")).unwrap(), Place { container: "box".into(), blob: b"d/a b".to_vec() });
+        let root = Root::parse(&WORDS, b"/box/d").unwrap();
+        assert_eq!(place(&root, &Key::new("a b")).unwrap(), Place { container: "box".into(), blob: b"d/a b".to_vec() });
         for bad in ["a\\b", "a.", "d./x", "..", "x/./y", "a\nb"] {
-            assert_eq!(root.place(&Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid, "{bad}");
+            assert_eq!(place(&root, &Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid, "{bad}");
         }
-        let all = Root::parse(b"").unwrap();
-        assert_eq!(all.place(&Key::new("box/x")).unwrap(), Place { container: "box".into(), blob: b"x".to_vec() });
+        let all = Root::parse(&WORDS, b"").unwrap();
+        assert_eq!(place(&all, &Key::new("box/x")).unwrap(), Place { container: "box".into(), blob: b"x".to_vec() });
     }
 
     #[test]
     fn names_are_encoded_below_the_container() {
         let encoding = Encoding::chosen("Slash,BackSlash,Del,Ctl,RightPeriod,InvalidUtf8").unwrap();
-        let root = Root::parse(b"/box/d.").unwrap().encoded(encoding).unwrap();
-        let blob = |key: &[u8]| root.place(&Key::new(key)).map(|place| String::from_utf8(place.blob).unwrap());
+        let root = Root::parse(&WORDS, b"/box/d.").unwrap().encoded(encoding).unwrap();
+        let blob = |key: &[u8]| place(&root, &Key::new(key)).map(|place| String::from_utf8(place.blob).unwrap());
         assert_eq!(blob(b"a\\b./c\td\xff").unwrap(), "d．/a＼b．/c␉d‛FF");
         assert_eq!(blob(b"").unwrap(), "d．/");
         for (bad, why) in [
@@ -485,9 +413,9 @@ mod tests {
             let message = blob(bad).unwrap_err().message().to_owned();
             assert_eq!(message, format!("Azure can't hold this name: {why}; rename it"));
         }
-        let all = Root::parse(b"").unwrap().encoded(encoding).unwrap();
-        assert_eq!(all.place(&Key::new("box/a.")).unwrap().blob, "a．".as_bytes());
-        let raw = Root::parse(b"box").unwrap().place(&Key::new("a.")).unwrap_err().message().to_owned();
+        let all = Root::parse(&WORDS, b"").unwrap().encoded(encoding).unwrap();
+        assert_eq!(place(&all, &Key::new("box/a.")).unwrap().blob, "a．".as_bytes());
+        let raw = place(&Root::parse(&WORDS, b"box").unwrap(), &Key::new("a.")).unwrap_err().message().to_owned();
         let wanted =
             "a part of it ends in a dot; rename it, or replace characters as rclone does (--azureblob-encoding)";
         assert_eq!(raw, format!("Azure can't hold this name: {wanted}"));

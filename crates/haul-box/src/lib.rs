@@ -15,12 +15,12 @@ mod service;
 mod upload;
 mod whole;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::Api;
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, tree, web,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, tree, web,
 };
 use options::Config;
 use service::{Root, Service};
@@ -109,17 +109,14 @@ impl Store for Cloud {
     }
 
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, .. } = batch;
-        let (from, service) = (Arc::new(Root::parse(&from)), self.0.clone());
-        let copies = items.into_iter().enumerate().map(move |(number, item)| {
-            let (from, watch, service) = (from.clone(), watch.clone(), service.clone());
-            async move {
-                let stored = change::copy(&service, from.as_ref().as_ref(), &item).await?;
-                watch.copied(number, stored.size);
-                Ok(stored)
-            }
-        });
-        stream::iter(copies).buffered(AT_ONCE).collect().boxed()
+        async move {
+            let from = &Root::parse(&batch.from);
+            each::copied(batch.items, &watch, AT_ONCE, |item| async move {
+                change::copy(&self.0, from.as_ref(), &item).await
+            })
+            .await
+        }
+        .boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -128,14 +125,9 @@ impl Store for Cloud {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        // In order: a directory comes after what was in it.
-        let at_once = if keys.iter().any(|(key, _)| key.is_dir() || key.is_root()) { 1 } else { AT_ONCE };
-        let service = self.0.clone();
-        let deletes = keys.into_iter().map(move |(key, version)| {
-            let service = service.clone();
-            async move { change::delete(&service, &key, version.as_ref()).await }
-        });
-        stream::iter(deletes).buffered(at_once).collect().boxed()
+        let delete =
+            |key, version: Option<Version>| async move { change::delete(&self.0, &key, version.as_ref()).await };
+        each::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {

@@ -7,11 +7,10 @@ use crate::{
     standing::{Arriving, allowed},
     upload::settled,
 };
-use futures::{StreamExt, stream};
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};
 use haul_net::at;
 use haul_oauth::{google::Shown as _, plain};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch, each};
 use http::Method;
 use serde_json::json;
 
@@ -112,17 +111,8 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let (root, watch) = (Root::parse(&from), &watch);
-    let root = &root;
-    stream::iter(items.into_iter().enumerate())
-        .map(|(number, item)| async move {
-            let stored = copy_item(service, root.as_ref(), &item).await?;
-            watch.copied(number, stored.size);
-            Ok(stored)
-        })
-        .buffered(AT_ONCE)
-        .collect()
-        .await
+    let root = &Root::parse(&from);
+    each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root.as_ref(), &item).await }).await
 }
 
 /// The file behind a key of a root.

@@ -21,12 +21,12 @@ mod service;
 mod standing;
 mod upload;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
     Admin, Caps, Changed, CopyBatch, Direction, Domain, Doubles, Lanes, ListRequest, OpenRequest, PartLimits, Read,
-    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Upload, Watch, WriteSpec, tree,
+    Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Upload, Watch, WriteSpec, each, tree,
 };
 use options::Config;
 use service::{Root, Service};
@@ -144,14 +144,9 @@ impl Store for Drive {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        // In order: a directory comes after what was in it.
-        let at_once = if keys.iter().any(|(key, _)| key.is_dir() || key.is_root()) { 1 } else { AT_ONCE };
-        let service = self.0.clone();
-        let deletes = keys.into_iter().map(move |(key, version)| {
-            let service = service.clone();
-            async move { change::delete(&service, &key, version.as_ref()).await }
-        });
-        stream::iter(deletes).buffered(at_once).collect().boxed()
+        let delete =
+            |key, version: Option<Version>| async move { change::delete(&self.0, &key, version.as_ref()).await };
+        each::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {

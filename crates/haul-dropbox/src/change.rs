@@ -5,7 +5,7 @@ use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Refused;
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch, each};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -225,17 +225,8 @@ async fn again(service: &Service, name: &'static str, question: &Value) -> Resul
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = String::from_utf8_lossy(&from).into_owned();
-    let (root, watch) = (&root, &watch);
-    stream::iter(items.into_iter().enumerate())
-        .map(|(number, item)| async move {
-            let stored = copy_item(service, root, &item).await?;
-            watch.copied(number, stored.size);
-            Ok(stored)
-        })
-        .buffered(AT_ONCE)
-        .collect()
-        .await
+    let root = &*String::from_utf8_lossy(&from);
+    each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
 }
 
 async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Stored> {

@@ -5,7 +5,7 @@ use crate::{
     error::judge,
     meta::{self, FIELDS, Object},
     parts, read,
-    service::{Place, Root, Service, path},
+    service::{self, Place, Service, path},
 };
 use futures::{StreamExt, stream};
 use haul_core::{Entry, Error, ErrorKind, Key, Meta, Mtime, Result, Version};
@@ -15,7 +15,9 @@ use haul_oauth::{
     google::{RELATED, Shown as _, related},
     plain,
 };
-use haul_store::{Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished, Watch, batch};
+use haul_store::{
+    Cleanup, CopyBatch, CopyHow, CopyItem, Direction, Payload, Stored, Unfinished, Watch, batch, bucket::Root, each,
+};
 use http::{HeaderMap, Method};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -42,20 +44,12 @@ struct Rewrite {
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&from).and_then(|root| root.encoded(service.config.encoding)) {
+    let root = match Root::parse(&service::WORDS, &from).and_then(|root| root.encoded(service.config.encoding)) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
-    let (root, watch) = (&root, &watch);
-    stream::iter(items.into_iter().enumerate())
-        .map(|(number, item)| async move {
-            let stored = copy_item(service, root, &item).await?;
-            watch.copied(number, stored.size);
-            Ok(stored)
-        })
-        .buffered(AT_ONCE)
-        .collect()
-        .await
+    let root = &root;
+    each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await
 }
 
 async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<Stored> {
@@ -64,7 +58,7 @@ async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<St
     if item.how.needs_inodes() {
         return unsupported("a bucket has no hard links, devices or attributes");
     }
-    let (from, to) = (root.place(&item.from)?, service.place(&item.to)?);
+    let (from, to) = (service::place(root, &item.from)?, service.place(&item.to)?);
     if from.object.is_empty() || to.object.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, OP, "a bucket can't be copied as a file").with_key(&item.to));
     }

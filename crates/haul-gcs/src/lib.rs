@@ -20,10 +20,10 @@ use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
+    Resumed, Sent, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, bucket::Root,
 };
 use options::Config;
-use service::{Root, Service};
+use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
 
 pub use options::PROVIDER;
@@ -37,7 +37,7 @@ const CONCURRENCY: usize = 32;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let config = Config::read(&request)?;
-    let root = Root::parse(&request.path)?;
+    let root = Root::parse(&service::WORDS, &request.path)?;
     let host = config.host();
     let name = format!("gcs:{host}:{}", config.who);
     // Where keys are other names, Google's copies would need both ends' encodings.

@@ -1,12 +1,12 @@
 //! Where keys are, and the addresses of requests.
 
 use crate::options::Config;
-use haul_core::{
-    Error, ErrorKind, Key, Result,
-    encoding::{Encoding, name_of},
-};
+use haul_core::{Error, ErrorKind, Key, Result};
 use haul_oauth::{Api, Call, Refusal};
-use haul_store::Caps;
+use haul_store::{
+    Caps,
+    bucket::{Root, Words},
+};
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::json;
@@ -19,14 +19,8 @@ pub fn encoded(text: impl AsRef<[u8]>) -> String {
     percent_encode(text.as_ref(), KEPT).to_string()
 }
 
-/// A store's root: a bucket and a prefix (empty or ending in `/`), or all buckets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    pub bucket: Option<String>,
-    pub prefix: Vec<u8>,
-    /// How keys below it are names, and `prefix` is one; none where they are names as they are.
-    encoding: Option<Encoding>,
-}
+/// What Google Cloud Storage calls things.
+pub const WORDS: Words = Words { service: "Google Cloud Storage", bucket: "bucket", encoding: "--gcs-encoding" };
 
 /// An object in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,93 +30,25 @@ pub struct Place {
     pub object: String,
 }
 
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().position(|b| *b == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (path, b""),
+/// Where a key is. In a root of all buckets its first part is the bucket.
+///
+/// Errors: `Invalid` for a name that the service can't have.
+pub fn place(root: &Root, key: &Key) -> Result<Place> {
+    let (bucket, object) = root.place(key)?;
+    // An encoding would replace what is odd, but not what is wrong.
+    let odd = |why| Err(root.refused_as_it_is(key, why));
+    let wrong = |why| Err(root.refused(key, why));
+    let Ok(object) = String::from_utf8(object) else { return odd("it isn't UTF-8") };
+    if object.contains(['\r', '\n']) {
+        return odd("it has a line break");
     }
-}
-
-fn name(bucket: &[u8]) -> Result<String> {
-    let name = String::from_utf8(bucket.to_vec()).ok().filter(|name| !name.is_empty());
-    name.ok_or_else(|| Error::new(ErrorKind::Invalid, "open", "no bucket of such a name can be"))
-}
-
-impl Root {
-    /// From the path after the colon: `bucket`, `bucket/dir`, with or without slashes around.
-    ///
-    /// Errors: `Invalid` when the bucket's name isn't text.
-    pub fn parse(path: &[u8]) -> Result<Root> {
-        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
-        let path = &path[start..];
-        if path.is_empty() {
-            return Ok(Root { bucket: None, prefix: Vec::new(), encoding: None });
-        }
-        let (bucket, rest) = split(path);
-        let mut prefix = rest.to_vec();
-        if !prefix.is_empty() && !prefix.ends_with(b"/") {
-            prefix.push(b'/');
-        }
-        Ok(Root { bucket: Some(name(bucket)?), prefix, encoding: None })
+    if object.len() > 1024 {
+        return wrong("it is longer than 1024 bytes");
     }
-
-    /// The same, where names are encoded.
-    ///
-    /// Errors: `Invalid` when its own name can't be.
-    pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
-        let prefix = name_of(encoding, &self.prefix).map_err(|why| {
-            let name = String::from_utf8_lossy(&self.prefix).into_owned();
-            Error::new(ErrorKind::Invalid, "open", format!("Google Cloud Storage can't hold {name}: {why}"))
-        })?;
-        Ok(Root { prefix, encoding, ..self })
+    if matches!(&*object, "." | "..") || object.starts_with(".well-known/acme-challenge/") {
+        return wrong("it is reserved");
     }
-
-    /// As bytes that [`Root::parse`] reads.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        match &self.bucket {
-            Some(bucket) => [bucket.as_bytes(), b"/", &self.prefix].concat(),
-            None => Vec::new(),
-        }
-    }
-
-    /// Where a key is. In a root of all buckets its first part is the bucket.
-    ///
-    /// Errors: `Invalid` for a name that the service can't have.
-    pub fn place(&self, key: &Key) -> Result<Place> {
-        let (bucket, below) = match &self.bucket {
-            Some(bucket) => (bucket.clone(), key.as_bytes()),
-            None => {
-                let (bucket, below) = split(key.as_bytes());
-                (name(bucket).map_err(|e| e.with_key(key))?, below)
-            }
-        };
-        let refuse = |why: &str, what: &str| {
-            let message = format!("Google Cloud Storage can't hold this name: {why}; rename it{what}");
-            Err(Error::new(ErrorKind::Invalid, "name", message).with_key(key))
-        };
-        let wrong = |why: &str| refuse(why, "");
-        // What an encoding would replace.
-        let odd = |why: &str| match self.encoding {
-            None => refuse(why, ", or replace characters as rclone does (--gcs-encoding)"),
-            Some(_) => wrong(why),
-        };
-        let below = match name_of(self.encoding, below) {
-            Ok(name) => name,
-            Err(why) => return wrong(why),
-        };
-        let object = [&self.prefix[..], &below].concat();
-        let Ok(object) = String::from_utf8(object) else { return odd("it isn't UTF-8") };
-        if object.contains(['\r', '\n']) {
-            return odd("it has a line break");
-        }
-        if object.len() > 1024 {
-            return wrong("it is longer than 1024 bytes");
-        }
-        if matches!(&*object, "." | "..") || object.starts_with(".well-known/acme-challenge/") {
-            return wrong("it is reserved");
-        }
-        Ok(Place { bucket, object })
-    }
+    Ok(Place { bucket, object })
 }
 
 /// Everything that requests need.
@@ -140,9 +66,9 @@ pub struct Service {
 impl Service {
     /// Where `key` is.
     ///
-    /// Errors: `Invalid`, as [`Root::place`].
+    /// Errors: `Invalid`, as [`place()`].
     pub fn place(&self, key: &Key) -> Result<Place> {
-        self.root.place(key)
+        place(&self.root, key)
     }
 
     fn url(&self, interface: &str, path: &str, query: &[(&str, &str)]) -> String {
@@ -238,18 +164,19 @@ pub fn path(place: &Place) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_core::encoding::Encoding;
 
     #[test]
     fn names_that_cannot_be_are_refused() {
-        let root = Root::parse(b"/box/d").unwrap();
-        assert_eq!(root.place(&Key::new("a b")).unwrap(), Place { bucket: "box".into(), object: "d/a b".into() });
+        let root = Root::parse(&WORDS, b"/box/d").unwrap();
+        assert_eq!(place(&root, &Key::new("a b")).unwrap(), Place { bucket: "box".into(), object: "d/a b".into() });
         for bad in [&b"a\nb"[..], b"a\xff", &[b'x'; 1030]] {
-            assert_eq!(root.place(&Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid);
+            assert_eq!(place(&root, &Key::new(bad)).unwrap_err().kind(), ErrorKind::Invalid);
         }
-        let all = Root::parse(b"").unwrap();
-        assert_eq!(all.place(&Key::new("box/x")).unwrap(), Place { bucket: "box".into(), object: "x".into() });
-        assert_eq!(all.place(&Key::new("box/..")).unwrap_err().kind(), ErrorKind::Invalid);
-        let message = root.place(&Key::new(b"a\xff")).unwrap_err().message().to_owned();
+        let all = Root::parse(&WORDS, b"").unwrap();
+        assert_eq!(place(&all, &Key::new("box/x")).unwrap(), Place { bucket: "box".into(), object: "x".into() });
+        assert_eq!(place(&all, &Key::new("box/..")).unwrap_err().kind(), ErrorKind::Invalid);
+        let message = place(&root, &Key::new(b"a\xff")).unwrap_err().message().to_owned();
         let wanted = "it isn't UTF-8; rename it, or replace characters as rclone does (--gcs-encoding)";
         assert_eq!(message, format!("Google Cloud Storage can't hold this name: {wanted}"));
     }
@@ -257,8 +184,8 @@ mod tests {
     #[test]
     fn names_are_encoded_below_the_bucket() {
         let encoding = Encoding::chosen("Slash,CrLf,InvalidUtf8,Dot").unwrap();
-        let root = Root::parse(b"/box/d\n").unwrap().encoded(encoding).unwrap();
-        let object = |key: &[u8]| root.place(&Key::new(key)).map(|place| place.object);
+        let root = Root::parse(&WORDS, b"/box/d\n").unwrap().encoded(encoding).unwrap();
+        let object = |key: &[u8]| place(&root, &Key::new(key)).map(|place| place.object);
         assert_eq!(object(b"a\nb\xff/").unwrap(), "d␊/a␊b‛FF/");
         assert_eq!(object("‛".as_bytes()).unwrap(), "d␊/‛‛");
         assert_eq!(object(b"").unwrap(), "d␊/");
@@ -270,8 +197,8 @@ mod tests {
             let message = object(bad).unwrap_err().message().to_owned();
             assert_eq!(message, format!("Google Cloud Storage can't hold this name: {why}; rename it"));
         }
-        let all = Root::parse(b"").unwrap().encoded(encoding).unwrap();
-        assert_eq!(all.place(&Key::new("box/a\nb")).unwrap(), Place { bucket: "box".into(), object: "a␊b".into() });
-        assert_eq!(Root::parse(b"box/a//b").unwrap().encoded(encoding).unwrap_err().kind(), ErrorKind::Invalid);
+        let all = Root::parse(&WORDS, b"").unwrap().encoded(encoding).unwrap();
+        assert_eq!(place(&all, &Key::new("box/a\nb")).unwrap(), Place { bucket: "box".into(), object: "a␊b".into() });
+        assert_eq!(Root::parse(&WORDS, b"box/a//b").unwrap().encoded(encoding).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

@@ -1,10 +1,8 @@
 //! Where things are: the root in a bucket, hosts and paths, and the strict encoding that signatures demand.
 
 use super::options::Config;
-use haul_core::{
-    Error, ErrorKind, Key, Result,
-    encoding::{Encoding, name_of},
-};
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_store::bucket::{Root, Words};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// All but unreserved characters, as SigV4 encodes query values.
@@ -22,13 +20,8 @@ pub fn encode_query(bytes: &[u8]) -> String {
     percent_encode(bytes, QUERY).to_string()
 }
 
-/// A store's root: a bucket and a prefix (empty or ending in `/`), or all buckets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    pub bucket: Option<String>,
-    pub prefix: Vec<u8>,
-    encoding: Option<Encoding>,
-}
+/// What S3 calls things.
+pub const WORDS: Words = Words { service: "S3", bucket: "bucket", encoding: "--s3-encoding" };
 
 /// One key in one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,64 +32,15 @@ pub struct Place {
     pub version: Option<String>,
 }
 
-impl Root {
-    /// From the path after the colon: `bucket`, `bucket/dir`, with or without slashes around.
-    ///
-    /// Errors: `Invalid` when the bucket's name isn't text.
-    pub fn parse(path: &[u8]) -> Result<Root> {
-        let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
-        let path = &path[start..];
-        if path.is_empty() {
-            return Ok(Root { bucket: None, prefix: Vec::new(), encoding: None });
-        }
-        let (bucket, rest) = split(path);
-        let mut prefix = rest.to_vec();
-        if !prefix.is_empty() && !prefix.ends_with(b"/") {
-            prefix.push(b'/');
-        }
-        Ok(Root { bucket: Some(bucket_name(bucket)?), prefix, encoding: None })
-    }
-
-    /// The same, where names are encoded.
-    ///
-    /// Errors: `Invalid` when its own name can't be.
-    pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
-        let prefix = name_of(encoding, &self.prefix).map_err(|why| {
-            let name = String::from_utf8_lossy(&self.prefix).into_owned();
-            Error::new(ErrorKind::Invalid, "open", format!("S3 can't hold {name}: {why}"))
-        })?;
-        Ok(Root { prefix, encoding, ..self })
-    }
-
-    /// As bytes that [`Root::parse`] reads: `bucket/prefix/`, or nothing.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        match &self.bucket {
-            Some(bucket) => [bucket.as_bytes(), b"/", &self.prefix].concat(),
-            None => Vec::new(),
-        }
-    }
-
-    /// Where `key` is. In a root of all buckets the key's first part is the bucket.
-    ///
-    /// Errors: `Invalid` when there is no bucket to be had, or a name can't be. S3 defines keys as UTF-8, and servers answer others with
-    /// a signature that doesn't match, which would send the user looking for a wrong secret.
-    pub fn place(&self, key: &Key) -> Result<Place> {
-        let (bucket, below) = match &self.bucket {
-            Some(bucket) => (bucket.clone(), key.as_bytes()),
-            None => {
-                let (bucket, below) = split(key.as_bytes());
-                (bucket_name(bucket)?, below)
-            }
-        };
-        let refused = |message: String| Error::new(ErrorKind::Invalid, "name", message).with_key(key);
-        let below = name_of(self.encoding, below)
-            .map_err(|why| refused(format!("S3 can't hold this name: {why}; rename it")))?;
-        if std::str::from_utf8(&below).is_err() {
-            let way =
-                if self.encoding.is_none() { ", or replace characters as rclone does (--s3-encoding)" } else { "" };
-            return Err(refused(format!("S3 can't hold this name, which isn't UTF-8: rename it{way}")));
-        }
-        Ok(Place::new(bucket, [&self.prefix[..], &below].concat()))
+/// Where `key` is. In a root of all buckets the key's first part is the bucket.
+///
+/// Errors: `Invalid`, as [`Root::place`], and for a name that isn't UTF-8. S3 defines keys as UTF-8, and servers answer others with
+/// a signature that doesn't match, which would send the user looking for a wrong secret.
+pub fn place(root: &Root, key: &Key) -> Result<Place> {
+    let (bucket, object) = root.place(key)?;
+    match std::str::from_utf8(&object) {
+        Ok(_) => Ok(Place::new(bucket, object)),
+        Err(_) => Err(root.refused_as_it_is(key, "it isn't UTF-8")),
     }
 }
 
@@ -110,21 +54,6 @@ impl Place {
     pub fn copy_source(&self) -> String {
         format!("/{}/{}", self.bucket, encode_path(&self.object))
     }
-}
-
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().position(|b| *b == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (path, b""),
-    }
-}
-
-fn bucket_name(bytes: &[u8]) -> Result<String> {
-    let name = std::str::from_utf8(bytes).ok().filter(|n| !n.is_empty() && !n.chars().any(char::is_control));
-    name.map(str::to_owned).ok_or_else(|| {
-        let message = format!("{:?} is not a bucket's name: give remote:bucket/path", bytes.escape_ascii().to_string());
-        Error::new(ErrorKind::Invalid, "open", message)
-    })
 }
 
 /// How to reach the service.
@@ -252,6 +181,7 @@ fn aws_host(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_core::encoding::Encoding;
 
     fn endpoint(options: &[(&str, &str)]) -> Endpoint {
         let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
@@ -286,34 +216,22 @@ mod tests {
     }
 
     #[test]
-    fn roots() {
-        let root = |path: &[u8]| Root::parse(path).unwrap();
-        assert_eq!(root(b""), Root { bucket: None, prefix: vec![], encoding: None });
-        assert_eq!(root(b"/b/"), Root { bucket: Some("b".into()), prefix: vec![], encoding: None });
-        assert_eq!(root(b"b/x/y").prefix, b"x/y/");
-        assert_eq!(root(b"b/x/").prefix, b"x/");
-        assert_eq!(root(b"b//x").prefix, b"/x/");
-        assert_eq!(root(b"b/x").place(&Key::new("k")).unwrap(), Place::new("b".into(), b"x/k".to_vec()));
-        assert_eq!(root(b"").place(&Key::new("b/k")).unwrap(), Place::new("b".into(), b"k".to_vec()));
-        assert_eq!(root(b"").place(&Key::new("")).unwrap_err().kind(), ErrorKind::Invalid);
-        assert_eq!(Root::parse(&root(b"b/\xff").to_bytes()).unwrap().prefix, b"\xff/");
-    }
+    fn names_are_text() {
+        let place = |root: &Root, key: &[u8]| place(root, &Key::new(key));
+        let plain = Root::parse(&WORDS, b"b/x").unwrap();
+        assert_eq!(place(&plain, b"k").unwrap(), Place::new("b".into(), b"x/k".to_vec()));
+        let wanted = "it isn't UTF-8; rename it, or replace characters as rclone does (--s3-encoding)";
+        assert_eq!(place(&plain, b"\xff").unwrap_err().message(), format!("S3 can't hold this name: {wanted}"));
 
-    #[test]
-    fn names_are_replaced_where_it_is_asked_for() {
         let encoding = Encoding::chosen("Slash,InvalidUtf8,Dot").unwrap();
-        let root = Root::parse(b"/b/\xff").unwrap().encoded(encoding).unwrap();
-        assert_eq!(root.prefix, "‛FF/".as_bytes());
-        let object = |key: &[u8]| root.place(&Key::new(key)).map(|place| String::from_utf8(place.object).unwrap());
+        let root = Root::parse(&WORDS, b"/b/\xff").unwrap().encoded(encoding).unwrap();
+        let object = |key: &[u8]| place(&root, key).map(|place| String::from_utf8(place.object).unwrap());
         for (key, name) in
             [(&b"a\xffb/\x01 "[..], "‛FF/a‛FFb/\u{1} "), ("\u{2400}/．".as_bytes(), "‛FF/␀/．"), (b"d/", "‛FF/d/")]
         {
             assert_eq!(object(key).unwrap(), name);
         }
         assert_eq!(object(b"a//b").unwrap_err().message(), "S3 can't hold this name: a part of it is empty; rename it");
-        let plain = Root::parse(b"b").unwrap().place(&Key::new(b"\xff")).unwrap_err();
-        let way = "S3 can't hold this name, which isn't UTF-8: rename it, or replace characters as rclone does (--s3-encoding)";
-        assert_eq!(plain.message(), way);
     }
 
     #[test]

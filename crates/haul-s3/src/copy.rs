@@ -1,7 +1,7 @@
 //! Copying inside the service, and changing metadata, which S3 only does by copying.
 
 use super::{
-    address::{Place, Root},
+    address::{self, Place},
     error::Fault,
     meta,
     proof::{self, COPIED},
@@ -12,7 +12,7 @@ use super::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version, plan::Replace};
-use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Stored, Watch, WriteSpec};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Stored, Watch, WriteSpec, bucket::Root};
 use http::{HeaderMap, Method};
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 256;
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&from).and_then(|root| root.encoded(service.config.encoding)) {
+    let root = match Root::parse(&address::WORDS, &from).and_then(|root| root.encoded(service.config.encoding)) {
         Ok(root) => root,
         Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
     };
@@ -42,7 +42,7 @@ async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem
         return Err(Error::new(ErrorKind::Unsupported, "copy", "a bucket has no hard links, devices or attributes")
             .with_key(&item.to));
     }
-    let from = root.place(&item.from)?;
+    let from = address::place(root, &item.from)?;
     let to = service.place(&item.to)?;
     if from.object.is_empty() || to.object.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "copy", "a bucket can't be copied as a file").with_key(&item.to));

@@ -23,14 +23,14 @@ mod token;
 mod upload;
 mod versions;
 
-use address::{Endpoint, Root};
+use address::Endpoint;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
     Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
 };
-use haul_store::{pages, xml};
+use haul_store::{bucket::Root, pages, xml};
 use options::Config;
 use provider::Checksum;
 use service::Service;
@@ -70,7 +70,7 @@ impl S3 {
     /// Errors: `Invalid`, naming the option that is wrong.
     pub fn open(request: OpenRequest) -> Result<S3> {
         let config = Config::read(&request)?;
-        let root = Root::parse(&request.path)?;
+        let root = Root::parse(&address::WORDS, &request.path)?;
         let endpoint = Endpoint::read(&config)?;
         let http = haul_net::Http::new(&request.net, endpoint.tls() || config.env_auth || !config.role_arn.is_empty())?;
         let source = credentials::Source::new(&config, &http);

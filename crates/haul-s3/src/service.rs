@@ -1,7 +1,7 @@
 //! One place that builds, signs, sends and counts requests.
 
 use super::{
-    address::{Endpoint, Place, Root, encode_query},
+    address::{self, Endpoint, Place, encode_query},
     body,
     credentials::Source,
     error::{self, Fault, Tried},
@@ -12,7 +12,7 @@ use super::{
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Http, Reply, reach};
-use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, body::Pieces};
+use haul_store::{Caps, Direction, Lanes, Meters, Net, Payload, body::Pieces, bucket::Root};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use std::{
     collections::BTreeSet,
@@ -187,9 +187,9 @@ impl<'a> Call<'a> {
 impl Service {
     /// Where `key` is.
     ///
-    /// Errors: as [`Root::place`].
+    /// Errors: as [`address::place`].
     pub fn place(&self, key: &Key) -> Result<Place> {
-        self.root.place(key)
+        address::place(&self.root, key)
     }
 
     /// Sends a request; any answer but success is a fault. A wrong region is learnt from the answer and the request

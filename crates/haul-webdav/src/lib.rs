@@ -17,11 +17,11 @@ mod read;
 mod upload;
 
 use chunks::Chunks;
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::BoxStream};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Turns, Unfinished, Upload, Watch, WriteSpec, tree, web,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Turns, Unfinished, Upload, Watch, WriteSpec, each, tree, web,
 };
 use options::Vendor;
 use std::{
@@ -170,17 +170,12 @@ impl Store for WebDav {
     }
 
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
-        let CopyBatch { from, items, .. } = batch;
-        let (from, service) = (Arc::new(from), self.0.clone());
-        let copies = items.into_iter().enumerate().map(move |(number, item)| {
-            let (from, watch, service) = (from.clone(), watch.clone(), service.clone());
-            async move {
-                let stored = copy::copy(&service, &from, &item).await?;
-                watch.copied(number, stored.size);
-                Ok(stored)
-            }
-        });
-        stream::iter(copies).buffered(AT_ONCE).collect().boxed()
+        async move {
+            let from = &batch.from;
+            each::copied(batch.items, &watch, AT_ONCE, |item| async move { copy::copy(&self.0, from, &item).await })
+                .await
+        }
+        .boxed()
     }
 
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, _: Option<&Meta>) -> BoxFuture<'_, Result<()>> {
@@ -189,14 +184,9 @@ impl Store for WebDav {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        // In order: a directory comes after what was in it.
-        let at_once = if keys.iter().any(|(key, _)| key.is_dir() || key.is_root()) { 1 } else { AT_ONCE };
-        let service = self.0.clone();
-        let deletes = keys.into_iter().map(move |(key, version)| {
-            let service = service.clone();
-            async move { change::delete(&service, &key, version.as_ref()).await }
-        });
-        stream::iter(deletes).buffered(at_once).collect().boxed()
+        let delete =
+            |key, version: Option<Version>| async move { change::delete(&self.0, &key, version.as_ref()).await };
+        each::deleted(keys, AT_ONCE, delete).boxed()
     }
 
     fn lanes(&self) -> Option<&Arc<Lanes>> {
