@@ -13,7 +13,7 @@ import urllib.parse
 from s3 import S3
 from server import cpu_seconds
 
-START_SECONDS = 15
+START_SECONDS = 60
 
 
 class Cloud(S3):

@@ -65,16 +65,20 @@ def start(limit, out, log, argv):
     files = [(os.POSIX_SPAWN_OPEN, 1, out, new, 0o600)]
     if log:
         files.append((os.POSIX_SPAWN_OPEN, 2, log, new, 0o600))
-    ended = []
-    begin = time.perf_counter()
-    child = os.posix_spawn(argv[0], argv, os.environ, file_actions=files)
+    ended, child = [], None
 
     def end(number, _):
         ended.append(number)
-        os.kill(child, signal.SIGKILL)
+        if child:
+            os.kill(child, signal.SIGKILL)
 
+    # Before it begins: what it does may be a reason to end it at once.
     signal.signal(signal.SIGALRM, end)
     signal.signal(signal.SIGTERM, end)
+    begin = time.perf_counter()
+    child = os.posix_spawn(argv[0], argv, os.environ, file_actions=files)
+    if ended:
+        os.kill(child, signal.SIGKILL)
     signal.alarm(limit)
     _, status, usage = os.wait4(child, 0)
     return {

@@ -1,7 +1,9 @@
 """Real servers on loopback, without latency, for what a tool costs by itself: MinIO, and versitygw, which takes far less CPU."""
 
+import contextlib
 import http.client
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -25,12 +27,13 @@ class Server(S3):
     def __enter__(self):
         self.folder.mkdir(parents=True)
         self.process = self.start({"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder.parent)})
-        for _ in range(150):
+        # As long as it takes on a busy machine.
+        for _ in range(600):
             if self.alive():
                 return self
             time.sleep(0.1)
         self.__exit__()
-        raise RuntimeError(f"{self.title} did not start within 15 seconds")
+        raise RuntimeError(f"{self.title} did not start within a minute")
 
     def __exit__(self, *_):
         if self.process:
@@ -112,6 +115,11 @@ def cpu_seconds(process):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A port on which nobody listens, below those that the kernel gives to whoever takes any: one of them would be another's before a
+    server that takes seconds to start listens on it."""
+    for _ in range(1000):
+        port = random.randrange(10_000, 12_000)
+        with contextlib.suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port from 10000 to 12000 is free")

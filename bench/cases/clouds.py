@@ -59,7 +59,7 @@ class Program:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(60)
         self.process.stdout.close()
 
     def cpu_seconds(self):
@@ -76,13 +76,13 @@ class Azurite:
     def __enter__(self):
         self.folder.mkdir()
         self.process = quiet([*self.argv, "--location", str(self.folder)], clean_environment(self.folder))
-        for _ in range(150):
+        for _ in range(600):
             try:
                 http.client.HTTPConnection("127.0.0.1", self.port, timeout=2).connect()
                 return self
             except OSError:
                 select.select([], [], [], 0.1)
-        raise RuntimeError("Azurite did not start within 15 seconds")
+        raise RuntimeError("Azurite did not start within a minute")
 
     def __exit__(self, *_):
         self.process.terminate()

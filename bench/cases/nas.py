@@ -14,7 +14,7 @@ from cases.site import folder_words
 FOLDERS, EACH = 10, 20_000
 FULL, QUICK = 1_000, 100
 DELAY_US = 1_000
-START_SECONDS = 15
+START_SECONDS = 60
 NO_FUSE = "no file system can be mounted through FUSE here"
 
 

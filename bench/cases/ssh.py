@@ -284,11 +284,11 @@ def listen(top, relay, ms, stack):
     if ms:
         relay = start([relay, f"--delay-ms={ms // 2}", f"--between={near},127.0.0.1", str(ssh), str(port)], stack)
         relay.stdout.readline()
-    for _ in range(100):
+    for _ in range(600):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", ssh)):
             return config, (near, ssh), port
         time.sleep(0.1)
-    raise RuntimeError("sshd did not start within 10 seconds")
+    raise RuntimeError("sshd did not start within a minute")
 
 
 def start(words, stack):

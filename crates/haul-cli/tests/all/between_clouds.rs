@@ -213,7 +213,7 @@ fn a_measurement_leaves_nothing_behind() {
     write(&lab.path("src/theirs"), b"not ours", TIME);
     for place in places {
         lab.haul(&["copy", "@src", place]).ok();
-        let bounds = ["--max-bytes=2M", "--sizes=20000B", "--max-concurrency=2", "--max-time=30s"];
+        let bounds = ["--max-bytes=2M", "--sizes=20000B", "--max-concurrency=2", "--max-time=30m"];
         let ran = lab.haul(&[&["bench", "--yes", "--json", place], &bounds[..]].concat()).ok();
         let json: Value = serde_json::from_str(&ran.out).expect("JSON and nothing else");
         assert!(json["bytes_verified"].as_u64().is_some_and(|bytes| bytes > 0), "{place}: {}", ran.out);

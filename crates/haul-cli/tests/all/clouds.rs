@@ -103,7 +103,7 @@ fn a_rate_limit_is_found_and_kept() {
     let ran = lab.haul(&["copy", "@src", "c:b/up", "-v"]).ok();
     assert_eq!(cloud.keys("b").len(), 400);
     let report = cloud.report();
-    assert!(report.throttled < 60, "{} of {} requests were refused", report.throttled, report.total_requests);
+    assert!(report.throttled < 120, "{} of {} requests were refused", report.throttled, report.total_requests);
     assert!(ran.err.contains("Requests:      up "), "{}", ran.err);
     assert!(ran.err.contains(" a second (throttled by server)"), "{}", ran.err);
 }
@@ -153,12 +153,14 @@ fn a_limited_number_of_connections_is_found_and_kept() {
 /// The parts of a pipe go several at once.
 #[test]
 fn a_pipe_is_sent_in_parts_at_once() {
-    let (cloud, lab) = cloud(&[("latency", "100ms")]);
+    // Longer than a busy machine takes for three parts.
+    let (cloud, lab) = cloud(&[("latency", "1s")]);
     let bytes = noise(3, 47 * MIB as usize + 5);
     lab.haul_reading(&["rcat", "c:b/pipe"], &bytes).ok();
     let report = cloud.report();
     assert_eq!((report.of("UploadPart"), report.of("CompleteMultipartUpload")), (6, 1));
     assert!(report.peak_in_flight > 3, "{} at once", report.peak_in_flight);
+    cloud.set(None, &[("latency", "0ms")]).unwrap();
     lab.haul(&["copyto", "c:b/pipe", "@back"]).ok();
     assert!(fs::read(lab.path("back")).unwrap() == bytes);
 }

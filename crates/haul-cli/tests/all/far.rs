@@ -215,11 +215,16 @@ fn a_large_file_goes_on_where_it_was_however_often_the_far_end_breaks() {
             listed.map(|entry| entry.metadata().map_or(0, |facts| facts.blocks() * 512)).max()
         };
         let started = || fs::read_to_string(&pids).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>();
+        let mut before = None;
         for (number, mib) in breaks.iter().enumerate() {
-            let is_there = || started().len() > number && hidden().is_some_and(|bytes| bytes >= mib * MIB as u64);
-            assert!(until(is_there), "{mib} MiB arrive");
+            // More than the one before had: it has gone on by then, however late this is seen.
+            let more = || hidden().filter(|bytes| *bytes >= mib * MIB as u64) > before;
+            assert!(until(|| started().len() > number && more()), "{mib} MiB arrive");
             let last = started().pop().expect("started");
             assert!(Command::new("kill").args(["-9", &last]).status().expect("kill").success());
+            let is_gone = || fs::read(format!("/proc/{last}/cmdline")).map_or(true, |line| line.is_empty());
+            assert!(until(is_gone), "it is killed");
+            before = hidden();
         }
         let ran = lab.end(copy).ok();
         assert_eq!(started().len(), breaks.len() + 1);

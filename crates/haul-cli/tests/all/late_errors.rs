@@ -449,7 +449,7 @@ fn the_mount_goes_with_the_process_that_made_it() {
 
 #[test]
 fn a_file_system_that_lets_wait_is_asked_for_many_files_at_once() {
-    let Some((lab, net)) = site(Habits { delay: Duration::from_millis(2), ..Habits::default() }) else { return };
+    let Some((lab, net)) = site(Habits { delay: Duration::from_millis(8), ..Habits::default() }) else { return };
     for n in 0..640 {
         write(&lab.path("src").join(format!("f{n}")), &noise(n, 1_000), TIME + n);
     }

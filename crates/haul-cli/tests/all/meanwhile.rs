@@ -62,7 +62,7 @@ fn others(lab: &Lab) -> usize {
 
 #[test]
 fn what_was_stored_over_a_moved_key_since_it_was_copied_stays() {
-    let (lab, sim) = cloud("20M");
+    let (lab, sim) = cloud("8M");
     sim.make("b", b"x/a", &made(1000, 1));
     sim.make("b", b"x/big", &made(30 * MIB, 2));
     let child = lab.start(&["move", "c:b/x", "@dst"]);
@@ -88,7 +88,7 @@ fn what_was_stored_over_a_moved_key_since_it_was_copied_stays() {
 
 #[test]
 fn an_upload_that_somebody_aborts_begins_again() {
-    let (lab, sim) = cloud("30M");
+    let (lab, sim) = cloud("10M");
     let bytes = noise(1, 40 * MIB as usize);
     write(&lab.path("src/big"), &bytes, TIME);
     let child =
@@ -105,7 +105,7 @@ fn an_upload_that_somebody_aborts_begins_again() {
 
 #[test]
 fn a_partial_file_that_somebody_removes_or_replaces_begins_again() {
-    let (lab, sim) = cloud("20M");
+    let (lab, sim) = cloud("8M");
     sim.make("b", b"big", &made(20 * MIB, 1));
     let bytes = sim.get("b", b"big").unwrap().bytes;
     for replaced in [false, true] {

@@ -177,7 +177,8 @@ fn killed_downloads_go_on() {
 /// A request brings several neighbours here: chunks are noted one by one all the same.
 #[test]
 fn killed_downloads_in_runs_of_chunks_go_on() {
-    let (lab, sim) = far_cloud("40M", "30ms");
+    // So far that a request brings several also where a busy machine gets a quarter of the bytes.
+    let (lab, sim) = far_cloud("40M", "120ms");
     let flags = ["copy", "c:b", "@dst", "--transfers=1", "--multi-thread-streams=2"];
     for round in 0..4 {
         sim.make("b", b"big", &Wanted { size: SIZE, seed: round, mtime: Some("1600000000".into()), md5: false });
@@ -365,7 +366,8 @@ fn a_job_that_is_stopped_while_a_store_asks_to_wait_ends() {
         write(&lab.path("src").join(name), &noise(1, 1000), TIME);
     }
     let child = lab.start(&["copy", "@src", "c:b", "-v"]);
-    assert!(until(|| sim.report().throttled > 0));
+    // The other one may be answered later than that.
+    assert!(until(|| sim.report().throttled > 0 && sim.keys("b").len() == 1));
     interrupt(&child);
     let ran = lab.end(child).code(130);
     assert_eq!(sim.report().of("PutObject"), 2, "one that came through, one that was turned down: {}", ran.err);
@@ -396,7 +398,7 @@ fn kill_half(lab: &Lab, sim: &Cloudsim) {
 fn what_was_stopped_is_kept_and_told() {
     // So slow that it isn't over when the signal comes, which is when all parts that go at once first are there.
     let (lab, sim) = cloud("3M");
-    write(&lab.path("src/big"), &noise(1, 60 * MIB as usize), TIME);
+    write(&lab.path("src/big"), &noise(1, 120 * MIB as usize), TIME);
     sim.bucket("b", None);
     let child = start(&lab, &["copy", "@src", "c:b"]);
     assert!(until(|| sim.report().bytes_in >= IN_FLIGHT * PART + 6 * MIB));
@@ -513,7 +515,7 @@ fn two_of_one_job_at_once_are_both_right() {
     write(&lab.path("src/big"), &bytes, TIME);
     sim.bucket("b", None);
     let first = start(&lab, &["copy", "@src", "c:b"]);
-    assert!(until(|| sim.report().bytes_in >= 10 * MIB));
+    assert!(until(|| sim.report().bytes_in >= MIB));
     let second = start(&lab, &["copy", "@src", "c:b"]);
     let (first, second) = (lab.end(first).ok(), lab.end(second).ok());
     let said = "No journal: another haul is doing the same job now. \
@@ -550,7 +552,7 @@ fn an_upload_to_a_real_server_goes_on() {
     let (there, bytes) = (format!("m:{bucket}"), noise(1, SIZE as usize));
     write(&lab.path("src/big"), &bytes, TIME);
     // Some parts were noted.
-    assert!(kill_when(start(&lab, &["copy", "@src", &there, "--bwlimit=40M"]), || lab.journaled() > 1_200));
+    assert!(kill_when(start(&lab, &["copy", "@src", &there, "--bwlimit=15M"]), || lab.journaled() > 1_200));
     let ran = run(&lab, &["copy", "@src", &there]).ok();
     let parts = SIZE.div_ceil(PART);
     let sent = ran.err.split("UploadPart ").nth(1).and_then(|rest| rest.split(')').next()?.parse::<u64>().ok());

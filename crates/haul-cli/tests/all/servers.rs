@@ -166,7 +166,7 @@ fn killed_and_gone_on(make: Make, provider: &str) {
     write(&lab.path("src/big"), &noise(3, (parts - 1) * 5 * MIB + 1), TIME);
     let args = ["copy", "@src", &there, "--s3-upload-concurrency=1", "--stats=0"];
     let seen = |operation: &str| proxy.counts().get(operation).copied().unwrap_or(0);
-    let mut child = lab.start(&[&args[..], &PARTS[..], &["--bwlimit=8M"]].concat());
+    let mut child = lab.start(&[&args[..], &PARTS[..], &["--bwlimit=4M"]].concat());
     // The third is on its way, so the first one was noted.
     until(|| seen("UploadPart") >= 3 || child.try_wait().unwrap().is_some());
     child.kill().unwrap();

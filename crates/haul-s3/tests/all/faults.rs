@@ -134,7 +134,9 @@ async fn a_cut_body_is_an_error_not_an_end() {
     let hang = "HTTP/1.1 200 OK\r\netag: e\r\ncontent-length: 10\r\n\r\nabc".to_owned();
     for (answer, hangs) in [(cut, false), (hang, true)] {
         let script = script(vec![Some(answer)]).await;
-        let store = if hangs { impatient(&script) } else { open(&script, &[]).0 };
+        // The head of the answer must come in this time.
+        let net = Net { idle_timeout: Duration::from_secs(2), ..Net::default() };
+        let store = if hangs { open_with(&script, "b", &[], net).0 } else { open(&script, &[]).0 };
         let Body::Stream(mut body) = store.read(&Key::new("k"), None, None).await.unwrap().body else { panic!() };
         assert_eq!(&body.next().await.unwrap().unwrap()[..], b"abc");
         let error = body.next().await.unwrap().unwrap_err();

@@ -265,8 +265,15 @@ async fn a_push_waits_for_a_gc() {
         () = tokio::time::sleep(Duration::from_secs(1)) => {}
     }
     // Its own mark is withdrawn meanwhile, so that the gc goes on: and deletes what the push needs.
-    let there = keys(&store).await;
-    assert!(!there.iter().any(|key| key.starts_with("snapshots.marks/push-")), "{there:?}");
+    let withdrawn = async {
+        while keys(&store).await.iter().any(|key| key.starts_with("snapshots.marks/push-")) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        _ = &mut push => panic!("it didn't wait"),
+        done = tokio::time::timeout(Duration::from_secs(60), withdrawn) => done.expect("its mark is withdrawn"),
+    }
     marks::remove(&store, vec![Key::new(of("a"))]).await.unwrap();
     mark.clear().await.unwrap();
     push.await;

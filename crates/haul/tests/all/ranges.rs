@@ -145,7 +145,7 @@ async fn one_level_of_a_large_folder_and_prefixes() {
     assert!(entries.iter().all(|e| (e.kind == Kind::Dir) == e.key.is_dir()));
     let requests = cloud.report().of("ListObjectsV2");
     // Each cut costs one, and how many pay depends on who is quicker: 310 to 340 were counted.
-    assert!(requests <= 350, "{requests} requests for 300 pages");
+    assert!(requests <= 400, "{requests} requests for 300 pages");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -105,7 +105,7 @@ fn a_killed_gc_leaves_all_versions_whole_and_the_next_completes_it() {
     site.haul(&["snapshot", "push", "@src", "c:b/s"]).ok();
     site.haul(&["snapshot", "forget", "--keep-last=1", "c:b/s"]).ok();
     // Each of its deletions takes so long that it can't be done before it is killed.
-    cloud.set(None, &[("latency", "0ms"), ("write-latency", "1s")]).unwrap();
+    cloud.set(None, &[("latency", "0ms"), ("write-latency", "3s")]).unwrap();
     cloud.reset();
     let mut child = site.lab.start(&["snapshot", "gc", "c:b/s"]);
     assert!(until(|| cloud.report().of("DeleteObjects") >= 2 || child.try_wait().unwrap().is_some()));

@@ -15,13 +15,14 @@ use std::{
 #[test]
 fn a_killed_push_leaves_no_version_and_the_next_sends_only_what_is_missing() {
     const FILES: usize = 600;
-    let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("latency", "10ms")]), Site::new());
+    // So far away that a push isn't over before a busy machine has seen how far it is.
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("latency", "100ms")]), Site::new());
     site.lab.remote("c", &cloud.endpoint());
     for n in 0..FILES {
         site.write(&format!("src/{:02}/{n}", n % 20), format!("file {n}").as_bytes());
     }
     let mut killed = 0;
-    for part in [30, 150, 400] {
+    for part in [30, 150, 300] {
         let mut child = site.lab.start(&["snapshot", "push", "@src", "c:b/s"]);
         until(|| cloud.keys("b").len() >= part || child.try_wait().unwrap().is_some());
         killed += usize::from(child.try_wait().unwrap().is_none());
@@ -33,6 +34,7 @@ fn a_killed_push_leaves_no_version_and_the_next_sends_only_what_is_missing() {
     }
     assert!(killed > 0, "never killed while it ran");
     let before = cloud.keys("b").iter().filter(|key| key.starts_with(b"s/files/")).count() as u64;
+    cloud.set(None, &[("latency", "10ms")]).unwrap();
     cloud.reset();
     site.haul(&["snapshot", "push", "@src", "c:b/s"]).ok();
     // The rest, two lists, the record, the push's mark.
@@ -44,7 +46,7 @@ fn a_killed_push_leaves_no_version_and_the_next_sends_only_what_is_missing() {
 
 #[test]
 fn a_large_file_goes_on_with_the_parts_that_are_missing() {
-    let cloud = Cloudsim::with(&[("bucket", "b"), ("connection-rate", "10M"), ("latency", "5ms")]);
+    let cloud = Cloudsim::with(&[("bucket", "b"), ("connection-rate", "5M"), ("latency", "5ms")]);
     let site = Site::new();
     site.lab.remote("c", &cloud.endpoint());
     site.write("src/large", &folder::noise(7, 60 << 20));
@@ -57,6 +59,7 @@ fn a_large_file_goes_on_with_the_parts_that_are_missing() {
     child.wait().unwrap();
     // Nothing but the mark of the push.
     assert!(cloud.keys("b").iter().all(|key| key.starts_with(b"s/snapshots.marks/push-")));
+    cloud.set(None, &[("connection-rate", "off")]).unwrap();
     cloud.reset();
     site.haul(&[&["snapshot", "push", "@src", "c:b/s"][..], &flags].concat()).ok();
     let sent = cloud.report().of("UploadPart");
@@ -253,7 +256,7 @@ fn what_changes_between_hashing_and_sending_is_looked_at_again() {
 
 #[test]
 fn a_push_goes_on_as_a_job_of_haul_resume() {
-    let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("connection-rate", "10M")]), Site::new());
+    let (cloud, site) = (Cloudsim::with(&[("bucket", "b"), ("connection-rate", "4M")]), Site::new());
     site.lab.remote("c", &cloud.endpoint());
     site.write("src/large", &folder::noise(9, 60 << 20));
     let flags =
@@ -262,6 +265,7 @@ fn a_push_goes_on_as_a_job_of_haul_resume() {
     until(|| cloud.report().of("UploadPart") >= 5 || child.try_wait().unwrap().is_some());
     child.kill().unwrap();
     child.wait().unwrap();
+    cloud.set(None, &[("connection-rate", "off")]).unwrap();
     let jobs = site.haul(&["jobs"]).ok().out;
     let id = jobs.lines().nth(1).and_then(|line| line.split(' ').next()).unwrap_or_else(|| panic!("no job: {jobs}"));
     let ran = site.haul(&["resume", id]).ok();
