@@ -23,7 +23,11 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use jiff::Timestamp;
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of one read from a connection: eight system calls a megabyte, a buffer that stays in a core's cache, and little
@@ -154,7 +158,13 @@ impl<B: Watched> Http<B> {
             let patience = if doubt { reach::SILENCE.min(self.idle) } else { self.idle };
             match tokio::time::timeout(patience, &mut answer).await {
                 Ok(Ok(response)) => break response,
-                Ok(Err(e)) => return Err(reach::fault(e, &uri, answered, &self.connections).await),
+                Ok(Err(e)) => {
+                    let missed = (answered && e.is_connect()).then(|| self.roads.missed(host, Instant::now()));
+                    return Err(match missed.filter(|missed| *missed >= self.idle) {
+                        Some(missed) => reach::gone(&e, host, missed),
+                        None => reach::fault(e, &uri, answered, &self.connections).await,
+                    });
+                }
                 Err(_) if doubt => {
                     doubt = false;
                     if reach::speaks_other(&uri, &self.connections).await {

@@ -6,15 +6,19 @@
 use crate::processors;
 use haul_core::concurrency::{Controller, Outcome, Settings, Shown, Ticket, Wait};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// Attempts to connect that are so far apart say nothing of the time between. A request waits 20 s at most before it is sent again,
+/// and a minute for its connection.
+const UNTRIED: Duration = Duration::from_secs(120);
 
 /// Requests at once to begin with, in each lane. A run of two seconds has no time to creep up, and 32 hide 100 ms of
 /// latency on small files; the controller doubles it within a few round trips where that gains.
@@ -67,7 +71,14 @@ pub struct Roads {
     pinned: Pinned,
     endpoints: Mutex<BTreeMap<String, Arc<Lanes>>>,
     /// Hosts, with their ports, that have answered a request.
-    answered: RwLock<BTreeSet<String>>,
+    answered: RwLock<BTreeMap<String, Option<Missed>>>,
+}
+
+/// Connections to a host that failed one after the other, with no answer between them.
+#[derive(Clone, Copy)]
+struct Missed {
+    first: Instant,
+    last: Instant,
 }
 
 /// The lanes of one endpoint.
@@ -115,14 +126,26 @@ impl Roads {
 
     /// Notes that this host has answered: what fails from now on may pass.
     pub fn answered(&self, host: &str) {
-        if !self.has_answered(host) {
-            self.answered.write().unwrap_or_else(PoisonError::into_inner).insert(host.to_owned());
+        let known = self.answered.read().unwrap_or_else(PoisonError::into_inner).get(host).copied();
+        if !matches!(known, Some(None)) {
+            self.answered.write().unwrap_or_else(PoisonError::into_inner).insert(host.to_owned(), None);
         }
+    }
+
+    /// Notes that at this time no connection to this host came about. For how long it has been so, as far as was tried: whoever
+    /// hasn't asked for a while ([`UNTRIED`]) doesn't know, and begins anew.
+    pub fn missed(&self, host: &str, now: Instant) -> Duration {
+        let mut hosts = self.answered.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = hosts.get_mut(host) else { return Duration::ZERO };
+        let first =
+            known.filter(|missed| now.saturating_duration_since(missed.last) < UNTRIED).map_or(now, |m| m.first);
+        *known = Some(Missed { first, last: now });
+        now.saturating_duration_since(first)
     }
 
     /// True when this host has answered in this run.
     pub fn has_answered(&self, host: &str) -> bool {
-        self.answered.read().unwrap_or_else(PoisonError::into_inner).contains(host)
+        self.answered.read().unwrap_or_else(PoisonError::into_inner).contains_key(host)
     }
 
     /// The lanes of every endpoint.
@@ -309,7 +332,22 @@ impl fmt::Debug for Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    #[test]
+    fn how_long_a_host_is_missed_counts_from_the_first_attempt_since_its_last_answer() {
+        let (roads, start) = (Roads::default(), Instant::now());
+        let missed = |seconds: u64| roads.missed("here:1", start + Duration::from_secs(seconds)).as_secs();
+        // It has never answered.
+        assert_eq!((missed(0), missed(300)), (0, 0));
+        assert!(!roads.has_answered("here:1"));
+        roads.answered("here:1");
+        assert_eq!((missed(300), missed(310), missed(420), missed(500)), (0, 10, 120, 200));
+        roads.answered("here:1");
+        assert_eq!((missed(510), missed(520)), (0, 10));
+        // Nobody asked in between.
+        assert_eq!((missed(640), missed(650)), (0, 10));
+        assert!(roads.has_answered("here:1") && !roads.has_answered("there:1"));
+    }
 
     fn pinned(n: usize) -> Lanes {
         Lanes::new("here", Pinned { data: Some(n), ..Pinned::default() })

@@ -65,6 +65,14 @@ pub async fn fault(error: Error, uri: &Uri, answered: bool, connections: &connec
     fault
 }
 
+/// The fault of a host that has answered, but to which no connection has come about for so long that it isn't waited for any more.
+pub fn gone(error: &Error, host: &str, missed: Duration) -> Box<Fault> {
+    let (text, missed) = (innermost(error), missed.as_secs());
+    let message =
+        format!("{host} can't be connected to any more, for {missed} seconds now ({text}): run this again when it can");
+    Fault::new(ErrorKind::Unreachable, Retry::Never, message)
+}
+
 /// The fault of a host that answers, but speaks no TLS.
 pub fn no_tls(host: &str) -> Box<Fault> {
     let message = format!("{host} does not speak TLS: write the endpoint as http://{host}");

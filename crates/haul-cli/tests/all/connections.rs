@@ -318,6 +318,27 @@ fn a_secret_in_a_remote_that_was_typed_is_not_shown() {
     }
 }
 
+/// A host that has answered is waited for, but not with each of a thousand files in turn.
+#[test]
+fn a_host_that_is_gone_for_good_ends_the_run() {
+    let cloud = Cloudsim::with(&[("latency", "50ms")]);
+    cloud.bucket("bkt", None);
+    let lab = lab();
+    for n in 0..2000 {
+        write(&lab.path(&format!("src/d/{n}")), b"x", 1_600_000_000_000_000_000);
+    }
+    let there = remote(&cloud.endpoint());
+    let child = lab.start(&["copy", "--timeout=3s", "@src", &there]);
+    assert!(until(|| cloud.keys("bkt").len() > 20), "it copies");
+    cloud.stop();
+    let ran = lab.end(child).code(1);
+    let [line] = &said(&ran)[..] else { panic!("{}", ran.err) };
+    assert!(
+        line.contains("can't be connected to any more, for ") && line.ends_with("run this again when it can"),
+        "{line}"
+    );
+}
+
 /// Starts commands, stops each once `waits` says that it does, and sees it end at once.
 fn stopped_at_once(endpoint: &str, flags: &[&str], waits: impl Fn() -> usize) {
     let (lab, there) = (lab(), remote(endpoint));
