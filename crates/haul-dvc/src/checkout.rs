@@ -8,6 +8,7 @@ use crate::{
     config::Link,
     give::Old,
     hashing::{md5s, path_of, shown},
+    ignored::tools_own,
     paths::folder_of,
     repo::{Chosen, Repo, Tracked},
     status::{children, here},
@@ -82,6 +83,16 @@ pub async fn checkout(repo: &Repo, chosen: &[Chosen], options: Options, state: &
     Ok(done)
 }
 
+/// Errors: `Invalid`, where a path leads to what belongs to Git, Mercurial or DVC.
+fn not_a_tools(path: &str) -> Result<()> {
+    match tools_own(path) {
+        Some(part) => {
+            Err(invalid("checkout", Path::new(path), format!("it lies in {part}, where nothing is ever written")))
+        }
+        None => Ok(()),
+    }
+}
+
 async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut State) -> Result<Option<Plan<'a>>> {
     let tracked = &chosen.tracked;
     let Some(address) = tracked.out.address.filter(|_| tracked.out.cache) else { return Ok(None) };
@@ -89,6 +100,7 @@ async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut
     if !manifest::stays_inside(&tracked.path) {
         return Err(invalid("checkout", Path::new(&tracked.path), "it lies outside of the repository: use dvc for it"));
     }
+    not_a_tools(&tracked.path)?;
     no_links_above(repo, &tracked.path, "checkout")?;
     let want = match address.dir {
         false => vec![Child { path: String::new(), md5: address.md5 }],
@@ -98,6 +110,7 @@ async fn path<'a>(repo: &Repo, chosen: &'a Chosen, options: Options, state: &mut
         })?,
     };
     let want: Vec<Child> = want.into_iter().filter(|c| chosen.holds(&c.path)).collect();
+    want.iter().try_for_each(|child| not_a_tools(&child.path))?;
     let was = here(repo, tracked).await?;
     let (was_there, found) = match was {
         Here::Nothing => (false, Vec::new()),

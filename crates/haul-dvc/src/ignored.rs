@@ -57,6 +57,12 @@ pub fn is_tools_own(name: &[u8]) -> bool {
     matches!(name, b".dvc" | b".git" | b".hg")
 }
 
+/// The part of a path below the repository that is such a folder, also where the file system takes another case for the same: whoever
+/// writes in there has his programs run.
+pub fn tools_own(path: &str) -> Option<&str> {
+    path.split('/').find(|part| is_tools_own(part.to_ascii_lowercase().as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

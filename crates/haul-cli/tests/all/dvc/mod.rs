@@ -366,6 +366,13 @@ fn no_name_leads_out_of_the_workspace() {
     site.write("evil.dvc", text.replace("path: data", "path: ../outside/x").as_bytes());
     let ran = site.haul(&["dvc", "checkout", "evil.dvc"]).code(1);
     assert!(ran.err.contains("it lies outside of the repository: use dvc for it"), "{}", ran.err);
+    // What is in there is run by others.
+    for path in [".git/hooks/post-checkout", ".dvc/config.local", "a/.GIT/config"] {
+        site.write("evil.dvc", text.replace("path: data", &format!("path: {path}")).as_bytes());
+        let ran = site.haul(&["dvc", "checkout", "evil.dvc"]).code(1);
+        assert!(ran.err.contains("where nothing is ever written"), "{}", ran.err);
+        assert!(!site.repo.join(path).exists());
+    }
     std::os::unix::fs::symlink(&outside, site.repo.join("way")).unwrap();
     site.write("evil.dvc", text.replace("path: data", "path: way/x").as_bytes());
     let ran = site.haul(&["dvc", "checkout", "evil.dvc"]).code(1);
