@@ -101,6 +101,7 @@ struct Given {
 pub fn arrange(root: &Command, argv: Vec<OsString>, env: Env<'_>) -> Result<Vec<OsString>, Usage> {
     let mut line = Line::new(root);
     line.read(argv.into_iter().skip(1))?;
+    line.place_early()?;
     if line.raw {
         refuse_what_would_be_ignored(root, &line)?;
     }
@@ -146,6 +147,16 @@ fn refuse_what_would_be_ignored(root: &Command, line: &Line<'_>) -> Result<(), U
     )))
 }
 
+/// Whose a flag is.
+enum Of {
+    /// Every command's.
+    All,
+    /// The command's that was named.
+    This,
+    /// Of commands; which of them it is comes later.
+    Others,
+}
+
 struct Line<'a> {
     root: &'a Command,
     current: &'a Command,
@@ -158,6 +169,8 @@ struct Line<'a> {
     command: Vec<OsString>,
     global: Vec<Given>,
     local: Vec<Given>,
+    /// Flags of commands that came before the command's name.
+    early: Vec<Given>,
     /// Everything that is no flag.
     rest: Vec<OsString>,
 }
@@ -174,6 +187,7 @@ impl<'a> Line<'a> {
             command: Vec::new(),
             global: Vec::new(),
             local: Vec::new(),
+            early: Vec::new(),
             rest: Vec::new(),
         }
     }
@@ -231,17 +245,44 @@ impl<'a> Line<'a> {
             None => (text, None),
         };
         let name = String::from_utf8_lossy(name);
-        let Some((flag, global)) = self.find(|f| f.long.as_deref() == Some(name.as_ref())) else {
-            let longs = self.locals.iter().chain(&self.globals).filter_map(|f| f.long.as_deref());
-            let near = nearest(&name, longs).map(|n| format!("did you mean --{n}?"));
-            let near = self.elsewhere(&name).or(near).unwrap_or_else(|| "see haul help flags".into());
-            return Err(Usage(format!("unknown flag --{name} ({near})")));
-        };
+        let is = |f: &Flag| f.long.as_deref() == Some(name.as_ref());
+        let Some((flag, place)) = self.find(is) else { return Err(self.unknown_long(&name)) };
         let value = match (flag.takes, value) {
             (Takes::Value, None) => Some(args.next().ok_or_else(|| Usage(format!("--{name} needs a value")))?),
             (_, value) => value,
         };
-        self.give(Given { flag, value }, global);
+        self.give(Given { flag, value }, place);
+        Ok(())
+    }
+
+    fn unknown_long(&self, name: &str) -> Usage {
+        let longs = self.locals.iter().chain(&self.globals).filter_map(|f| f.long.as_deref());
+        let near = nearest(name, longs).map(|n| format!("did you mean --{n}?"));
+        let near = self.elsewhere(name).or(near).unwrap_or_else(|| "see haul help flags".into());
+        Usage(format!("unknown flag --{name} ({near})"))
+    }
+
+    /// Gives the command its flags that came before its name.
+    fn place_early(&mut self) -> Result<(), Usage> {
+        let mut early = Vec::new();
+        for Given { flag, value } in std::mem::take(&mut self.early) {
+            let is = |own: &&Flag| {
+                own.takes == flag.takes
+                    && (own.long.is_some() && own.long == flag.long || own.short.is_some() && own.short == flag.short)
+            };
+            let Some(own) = self.locals.iter().find(is).filter(|_| !self.raw && !self.is_root) else {
+                return Err(match (&flag.long, flag.short) {
+                    (Some(long), _) => self.unknown_long(long),
+                    (None, letter) => Usage(format!(
+                        "unknown flag {} (see haul help flags)",
+                        letter.map_or_else(String::new, |letter| format!("-{letter}"))
+                    )),
+                });
+            };
+            early.push(Given { flag: own.clone(), value });
+        }
+        // Of one that repeats the last counts.
+        self.local.splice(0..0, early);
         Ok(())
     }
 
@@ -250,7 +291,7 @@ impl<'a> Line<'a> {
         let mut rest = &arg.as_bytes()[1..];
         while let Some((letter, after)) = rest.split_first() {
             let letter = char::from(*letter);
-            let Some((flag, global)) = self.find(|f| f.short == Some(letter)) else {
+            let Some((flag, place)) = self.find(|f| f.short == Some(letter)) else {
                 let whole = if shown.len() > 2 { format!(" in {shown}") } else { String::new() };
                 return Err(Usage(format!("unknown flag -{letter}{whole} (see haul help flags)")));
             };
@@ -267,17 +308,20 @@ impl<'a> Line<'a> {
                 _ => (None, after),
             };
             rest = next;
-            self.give(Given { flag, value }, global);
+            self.give(Given { flag, value }, place);
         }
         Ok(())
     }
 
     /// Takes a flag as it came: what repeats is sorted out when the environment's flags stand before it.
-    fn give(&mut self, given: Given, global: bool) {
-        if global { self.global.push(given) } else { self.local.push(given) }
+    fn give(&mut self, given: Given, place: Of) {
+        match place {
+            Of::All => self.global.push(given),
+            Of::This => self.local.push(given),
+            Of::Others => self.early.push(given),
+        }
     }
 
-    /// The flag that matches, the command's own first; true when it belongs to no command.
     /// Which other commands have a flag of just this name.
     fn elsewhere(&self, name: &str) -> Option<String> {
         let has = |command: &&Command| command.get_arguments().any(|arg| arg.get_long() == Some(name));
@@ -285,9 +329,19 @@ impl<'a> Line<'a> {
         (!commands.is_empty()).then(|| format!("only {} has it", commands.join(", ")))
     }
 
-    fn find(&self, is: impl Fn(&Flag) -> bool) -> Option<(Flag, bool)> {
-        let local = self.locals.iter().find(|f| is(f)).map(|f| (f.clone(), false));
-        local.or_else(|| self.globals.iter().find(|f| is(f)).map(|f| (f.clone(), true)))
+    /// The flag that matches, the command's own first. Before the command is known, one that commands have of which all want a value
+    /// or none does.
+    fn find(&self, is: impl Fn(&Flag) -> bool) -> Option<(Flag, Of)> {
+        let own = self.locals.iter().find(|f| is(f)).map(|f| (f, Of::This));
+        if let Some((flag, of)) = own.or_else(|| self.globals.iter().find(|f| is(f)).map(|f| (f, Of::All))) {
+            return Some((flag.clone(), of));
+        }
+        if !self.is_root {
+            return None;
+        }
+        let theirs: Vec<Flag> = self.root.get_subcommands().flat_map(table).filter(|flag| is(flag)).collect();
+        let first = theirs.first()?.clone();
+        theirs.iter().all(|flag| flag.takes == first.takes).then_some((first, Of::Others))
     }
 }
 
@@ -515,6 +569,23 @@ mod tests {
         assert_eq!(ok(&format!("{first} rsync --exclude x a b"), &[]), format!("{first} rsync --exclude x a b"));
         // A variable is meant for haul's own commands.
         assert!(ok("rsync a b", &[("HAUL_EXCLUDE", "x")]).ends_with("rsync a b"));
+    }
+
+    #[test]
+    fn a_commands_own_flags_may_come_before_it() {
+        for (early, usual) in [
+            ("--combined - check a b", "check --combined - a b"),
+            ("--json size a", "size --json a"),
+            ("-R lsf a", "lsf -R a"),
+            ("--csv -v lsf a", "lsf --csv -v a"),
+            ("--format s lsf --format p a", "lsf --format s --format p a"),
+        ] {
+            assert_eq!(ok(early, &[]), ok(usual, &[]), "{early}");
+        }
+        let message = run(&["--combined", "-", "ls", "a"], &[]).unwrap_err();
+        assert!(message.starts_with("unknown flag --combined (only check, "), "{message}");
+        let words = ["--csv", "rsync", "a", "b"];
+        assert_eq!(run(&words, &[]).unwrap_err(), "unknown flag --csv (only lsf has it)");
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
         Some(script) => script.as_bytes().to_vec(),
         // The other shells get commands and flags as haul has them now; flags complete after any command too.
         None => {
-            let mut tree = cli::command_with_flags().mut_args(|arg| arg.global(true));
+            // Without their letters: some commands give those another meaning.
+            let mut tree = cli::command_with_flags().mut_args(|arg| arg.global(true).short(None));
             let mut script = Vec::new();
             generate(args.shell, &mut tree, "haul", &mut script);
             script

@@ -211,7 +211,13 @@ fn files_from(flags: &FilterFlags) -> Result<Option<Vec<Vec<u8>>>> {
     }
     for (files, end) in [(&flags.files_from_raw, b'\n'), (&flags.files_from0, 0)] {
         for file in files {
-            names.extend(content(file)?.split(|b| *b == end).filter(|line| !line.is_empty()).map(<[u8]>::to_vec));
+            let content = content(file)?;
+            // As rclone: a line may end as on Windows.
+            let name = |line: &'_ [u8]| match line.strip_suffix(b"\r") {
+                Some(name) if end == b'\n' => name.to_vec(),
+                _ => line.to_vec(),
+            };
+            names.extend(content.split(|b| *b == end).map(name).filter(|name| !name.is_empty()));
         }
     }
     Ok(Some(names))
@@ -281,8 +287,8 @@ mod tests {
     #[test]
     fn lists_of_files_keep_their_bytes() {
         let (_a, plain) = file(b"a\n # no\n b \n\xff\n");
-        let (_b, raw) = file(b" c \n#d\n\n");
-        let (_c, nul) = file(b"e\nf\0g\0");
+        let (_b, raw) = file(b" c \n#d\r\n\r\n\n");
+        let (_c, nul) = file(b"e\nf\0g\r\0");
         let flags = FilterFlags {
             files_from: vec![plain],
             files_from_raw: vec![raw],
@@ -290,7 +296,7 @@ mod tests {
             ..Default::default()
         };
         let names = files_from(&flags).unwrap().unwrap();
-        let want: [&[u8]; 7] = [b"a", b"b", b"\xff", b" c ", b"#d", b"e\nf", b"g"];
+        let want: [&[u8]; 7] = [b"a", b"b", b"\xff", b" c ", b"#d", b"e\nf", b"g\r"];
         assert_eq!(names, want);
     }
 
