@@ -128,7 +128,7 @@ fn delete_call(service: &Service, place: &Place, version: Option<&Version>) -> C
 fn deleted(key: &Key, answer: Result<(), Refused>) -> Result<()> {
     const OP: &str = "delete";
     match answer {
-        Err(Refused { fault, .. }) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(()),
+        Err(Refused { fault, .. }) if fault.kind.is_missing() => Ok(()),
         Err(Refused { fault, .. }) if fault.kind == ErrorKind::Changed => {
             Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key))
         }

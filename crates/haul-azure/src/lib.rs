@@ -88,6 +88,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         attributes: None,
         concurrency: CONCURRENCY,
         gathers: 0,
+        rests_on: Vec::new(),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let token = match &config.auth {

@@ -6,7 +6,7 @@ use crate::{
     service::{Call, Namespace, Place, RANGES, Service},
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Entry, ErrorKind, Key, Mtime, Result, encoding::Encoding};
+use haul_core::{Entry, Key, Mtime, Result, encoding::Encoding};
 use haul_net::{Fault, Pages, Tried};
 use haul_store::{
     pages::{self, Answer, Pager},
@@ -145,7 +145,7 @@ pub async fn folder(service: &Service, container: &str, name: &[u8]) -> Tried<Op
     let place = Place { container: container.to_owned(), blob };
     match service.ask(&Call::blob("GetBlobProperties", Method::HEAD, &place)).await {
         Ok((headers, _)) => Ok(Some(Facts::of(&headers, 0)).filter(Facts::is_folder)),
-        Err(Refused { fault, .. }) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
+        Err(Refused { fault, .. }) if fault.kind.is_missing() => Ok(None),
         Err(refused) => Err(refused.fault),
     }
 }

@@ -14,6 +14,8 @@ const SYSTEM: [(&str, &str, &str); 5] = [
     ("content-language", "x-ms-blob-content-language", "content-language"),
     ("content-type", "x-ms-blob-content-type", "content-type"),
 ];
+/// Tiers of blobs.
+const TIERS: [&str; 4] = ["Hot", "Cool", "Cold", "Archive"];
 const USER: &str = "x-ms-meta-";
 /// The metadata in which rclone keeps the time.
 pub const MTIME: &str = "mtime";
@@ -38,7 +40,7 @@ pub fn to_headers(
             put(header, value);
         }
     }
-    let tier = meta.and_then(|meta| meta.get("tier")).unwrap_or(&config.access_tier);
+    let tier = tier(&config.access_tier, meta);
     if !tier.is_empty() {
         put("x-ms-access-tier", tier);
     }
@@ -46,6 +48,12 @@ pub fn to_headers(
         put("x-ms-blob-content-md5", &B64.encode(md5));
     }
     Ok(headers)
+}
+
+/// The tier that metadata asks for, else the one that was chosen. Another kind of store has tiers of its own.
+fn tier<'a>(chosen: &'a str, meta: Option<&'a Meta>) -> &'a str {
+    let known = |tier: &&String| TIERS.contains(&tier.as_str());
+    meta.and_then(|meta| meta.get("tier")).filter(known).map_or(chosen, String::as_str)
 }
 
 /// Headers of the metadata alone.
@@ -236,6 +244,9 @@ mod tests {
         assert_eq!(facts.meta.get("note").map(String::as_str), Some("größe"));
         let entry = facts.entry(Key::new("x"), true);
         assert_eq!((entry.mtime, entry.meta.unwrap().get("note").cloned()), (Some(Mtime(0)), Some("größe".into())));
+        assert_eq!((tier("Hot", Some(&meta)), tier("Hot", None)), ("Cool", "Hot"));
+        let glacier: Meta = [("tier".to_owned(), "GLACIER".to_owned())].into();
+        assert_eq!(tier("Hot", Some(&glacier)), "Hot");
         for bad in ["a-b", "1a", "", "ä"] {
             let meta: Meta = [(bad.to_owned(), String::new())].into();
             assert_eq!(user_headers(None, Some(&meta)).unwrap_err().kind(), ErrorKind::Invalid, "{bad}");

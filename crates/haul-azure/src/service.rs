@@ -7,7 +7,7 @@ use crate::{
     token::Source,
 };
 use bytes::Bytes;
-use haul_core::{Error, ErrorKind, Key, Result, Retry};
+use haul_core::{ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Http, Reply, Tried, reach};
 use haul_store::{
     Caps, Direction, Lanes, Meters, Net, Payload, batch,

@@ -463,7 +463,7 @@ pub async fn again(
     let none = sent.is_empty();
     let list = match list(service, key, &service.place(key)?, "all").await {
         // Before its first block the service knows nothing of a write.
-        Err(error) if none && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => List::default(),
+        Err(error) if none && error.is_missing() => List::default(),
         other => other?,
     };
     if list.committed.first().is_some_and(|(name, _)| *name == block_name(&id, 0)) {

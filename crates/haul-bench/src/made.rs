@@ -157,6 +157,7 @@ impl MadeStore {
             concurrency: 4096,
             copy_batch: 1,
             gathers: 0,
+            rests_on: Vec::new(),
             relays: false,
         };
         MadeStore { made, keys, size, caps }

@@ -264,7 +264,7 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
         // What was listed is known by its id.
         Some((id, tag)) => (id.to_owned(), Some(tag.to_owned())),
         None => match service.at(OP, key).await {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
+            Err(error) if error.is_missing() => return Ok(()),
             Ok(item) if !item.is_file() => return Ok(()),
             Ok(_) if version.is_some() => return Err(changed()),
             other => other.map(|item| (item.id, item.etag))?,
@@ -279,7 +279,7 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
         Err(refused) if refused.fault.kind == ErrorKind::Changed => Err(changed()),
         // Gone, or another is there by now.
         Err(refused) if refused.fault.kind == ErrorKind::NotFound => match service.at(OP, key).await {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(()),
+            Err(error) if error.is_missing() => Ok(()),
             Ok(there) if !there.is_file() => Ok(()),
             Ok(_) => Err(changed()),
             Err(error) => Err(error),
@@ -293,7 +293,7 @@ async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
     const OP: &str = "delete";
     service.forget_folder(key);
     let id = match service.dir(key, OP).await {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
+        Err(error) if error.is_missing() => return Ok(()),
         other => other?,
     };
     let full = || Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key);

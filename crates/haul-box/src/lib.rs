@@ -15,7 +15,7 @@ mod service;
 mod upload;
 mod whole;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::Api;
 use haul_store::{
@@ -125,8 +125,9 @@ impl Store for Cloud {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let service = &self.0;
         let delete =
-            |key, version: Option<Version>| async move { change::delete(&self.0, &key, version.as_ref()).await };
+            move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
         each::deleted(keys, AT_ONCE, delete).boxed()
     }
 

@@ -615,7 +615,7 @@ async fn choose<T, A: Future<Output = Refusal<T>>>(
 async fn exactly(service: &Service, key: &Key, version: &Version) -> Result<Option<(String, String)>> {
     let Some((id, tag)) = ids(version) else { return Ok(None) };
     let there = match service.at("write", key).await {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(None),
+        Err(error) if error.is_missing() => return Ok(None),
         there => there?,
     };
     Ok((there.id == id).then(|| (id.to_owned(), tag.to_owned())))
@@ -689,7 +689,7 @@ pub async fn resume(
         // A session is for a new file, or for one that is there: what has the name now?
         Replace::Anything => match service.at("resume", key).await {
             Ok(there) => Some((Some(there.id), None)),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Some((None, None)),
+            Err(error) if error.is_missing() => Some((None, None)),
             Err(error) => return Err(error),
         },
     };

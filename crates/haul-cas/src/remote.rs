@@ -268,7 +268,7 @@ async fn markers(store: &Arc<dyn Store>, asked: impl IntoIterator<Item = Address
         .map(|address| async move {
             match store.stat(&address.key()).await {
                 Ok(entry) => Ok(Some(entry)),
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(None),
+                Err(e) if e.is_missing() => Ok(None),
                 Err(e) => Err(e.with_key(&address.key())),
             }
         })

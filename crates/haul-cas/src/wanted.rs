@@ -81,8 +81,11 @@ impl Wanted {
         &self.all
     }
 
-    /// The content that an entry is by its name; `None` when it isn't that: it has another size than is known of it.
+    /// The content that an entry is by its name; `None` when it isn't that: it has another size than is known of it, or is damaged.
     pub fn which(&self, entry: &Entry) -> Option<Address> {
+        if entry.damaged {
+            return None;
+        }
         let address = Address::of_key(entry.key.as_bytes())?;
         let size = self.all.binary_search(&address).ok().and_then(|place| self.sizes[place]);
         size.is_none_or(|size| size == entry.size).then_some(address)

@@ -40,6 +40,10 @@ pub enum Reason {
     NotSeen,
     /// The bytes are the same, these attributes differ.
     Attributes(Differs),
+    /// The content of one of them is lost or was cut off, as its store says.
+    Damaged,
+    /// Nothing but the size could be compared, which isn't enough to delete the source of a move.
+    Unproved,
     /// It is one file with another name at the source, and not (or with the wrong one) at the destination.
     Linked,
 }
@@ -115,6 +119,9 @@ pub struct Rules {
     pub omit_link_times: bool,
     /// Files of one size that share no hash count as the same bytes.
     pub refresh_times: bool,
+    /// The source of what is the same is deleted: more must be equal than the size, unless the user says that it is enough, and its
+    /// time must not be lost.
+    pub moves: bool,
 }
 
 impl Rules {
@@ -141,7 +148,21 @@ impl Rules {
             append: job.existing.append.is_some(),
             omit_link_times: job.attributes.omit_link_times.is_some(),
             refresh_times: job.compare.refresh_times,
+            moves: job.moves(),
         }
+    }
+
+    /// What is said of files of which nothing but the size could be compared.
+    fn by_size(&self, hash: HashAnswer) -> Verdict {
+        match self.moves {
+            true => by_hash(hash, Verdict::Differ(Reason::Unproved)),
+            false => Verdict::Same(Reason::Size),
+        }
+    }
+
+    /// The same where they share no hash either.
+    fn by_size_alone(&self) -> Verdict {
+        self.by_size(HashAnswer::NoneInCommon)
     }
 
     /// True when the modification times of two directories, of which the destination's is `None` where it isn't there, count as one:
@@ -179,6 +200,9 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     if src.kind != dst.kind {
         return Verdict::Differ(Reason::Kind);
     }
+    if src.damaged || dst.damaged {
+        return Verdict::Differ(Reason::Damaged);
+    }
     if rules.compare == CompareBy::Never {
         return Verdict::Differ(Reason::Forced);
     }
@@ -190,7 +214,7 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     }
     match rules.compare {
         CompareBy::SizeOnly => Verdict::Same(Reason::Size),
-        CompareBy::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+        CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
         _ => by_time(src, dst, rules, asked, hash),
     }
 }
@@ -206,17 +230,19 @@ fn by_hash(hash: HashAnswer, none_in_common: Verdict) -> Verdict {
 
 fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
     if let Some((algo, true)) = src.hashes.agree(&dst.hashes) {
-        // Equal hashes at no cost (two ETags, say) prove equal bytes; the time alone isn't worth a request.
-        if src.mtime.is_none() || dst.mtime.is_none() {
+        // Equal hashes at no cost (two ETags, say) prove equal bytes; the time alone isn't worth a request, unless it is lost with the
+        // source.
+        let known = !rules.moves || asked || rules.window.is_none();
+        if known && (src.mtime.is_none() || dst.mtime.is_none()) {
             return Verdict::Same(Reason::Hash(algo));
         }
     }
     if dst.mtime.is_none() && stored_after_change(src, dst, rules) || stored_by_job(src, dst, rules) {
         return Verdict::Same(Reason::StoredAfterChange);
     }
-    let Some(window) = rules.window else { return Verdict::Same(Reason::Size) };
+    let Some(window) = rules.window else { return rules.by_size(hash) };
     let (Some(a), Some(b)) = (src.mtime, dst.mtime) else {
-        return if asked { Verdict::Same(Reason::Size) } else { Verdict::Ask(Need::Mtime) };
+        return if asked { rules.by_size(hash) } else { Verdict::Ask(Need::Mtime) };
     };
     if within(a, b, window) {
         return Verdict::Same(Reason::Mtime);
@@ -240,7 +266,7 @@ fn same_bytes_other_time(rules: &Rules, hash: HashAnswer) -> Verdict {
 fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
     let sizes_differ = !rules.ignore_size && src.size_differs(dst);
     let Some(window) = rules.window else {
-        return if sizes_differ { Verdict::Differ(Reason::Size) } else { Verdict::Same(Reason::Size) };
+        return if sizes_differ { Verdict::Differ(Reason::Size) } else { rules.by_size(hash) };
     };
     if !sizes_differ && dst.mtime.is_none() && stored_after_change(src, dst, rules) {
         return Verdict::Same(Reason::StoredAfterChange);
@@ -249,7 +275,7 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
         if !asked {
             return Verdict::Ask(Need::Mtime);
         }
-        return if sizes_differ { Verdict::Differ(Reason::Size) } else { Verdict::Same(Reason::Size) };
+        return if sizes_differ { Verdict::Differ(Reason::Size) } else { rules.by_size(hash) };
     };
     if !within(a, b, window) && b > a {
         return Verdict::Same(Reason::Newer);
@@ -262,7 +288,7 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     }
     if within(a, b, window) {
         return match rules.compare {
-            CompareBy::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+            CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
             _ => Verdict::Same(Reason::Size),
         };
     }
@@ -289,6 +315,9 @@ fn compare_with_times(src: &Entry, dst: &Entry, rules: &Rules, decide: bool, ask
     }
     if src.kind != dst.kind {
         return Verdict::Differ(Reason::Kind);
+    }
+    if src.damaged || dst.damaged {
+        return Verdict::Differ(Reason::Damaged);
     }
     let stored_after = dst.mtime.is_none() && stored_after_change(src, dst, rules);
     if (src.mtime.is_none() || dst.mtime.is_none()) && rules.window.is_some() && !asked && !stored_after {
@@ -333,12 +362,18 @@ fn compare_bytes(
     }
     match rules.compare {
         CompareBy::SizeOnly => Verdict::Same(Reason::Size),
-        CompareBy::Checksum => by_hash(hash, Verdict::Same(Reason::Size)),
+        CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
         _ if stored_after => Verdict::Same(Reason::StoredAfterChange),
+        _ if rules.moves && !times_told(src, dst, rules) => rules.by_size(hash),
         _ if !apart => Verdict::Same(Reason::Mtime),
         _ if decide => Verdict::Differ(Reason::Mtime),
         _ => same_bytes_other_time(rules, hash),
     }
+}
+
+/// True when both times are known and can be compared.
+fn times_told(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
+    src.mtime.is_some() && dst.mtime.is_some() && rules.window.is_some()
 }
 
 /// True when both times are known and differ.
@@ -478,7 +513,8 @@ fn stored_by_job(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     let keeps_no_time = dst.mtime.is_none_or(|mtime| mtime == stored);
     let differs =
         rules.ignore_size || src.size != dst.size || src.hashes.agree(&dst.hashes).is_some_and(|(_, same)| !same);
-    keeps_no_time && !differs && changed < made && stored > made
+    // Somebody else may have stored it meanwhile: no reason to delete a source.
+    !rules.moves && keeps_no_time && !differs && changed < made && stored > made
 }
 
 /// True when two times are equal within `window` nanoseconds (exclusive, as rclone's).
@@ -489,7 +525,7 @@ pub fn within(a: Mtime, b: Mtime, window: u128) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Hashes, Key};
+    use crate::{Hashes, Key, job::Verb};
 
     const SEC: i128 = 1_000_000_000;
 
@@ -503,6 +539,64 @@ mod tests {
 
     fn say(job: &Job, src: &Entry, dst: &Entry, hash: HashAnswer) -> Verdict {
         compare(src, dst, &rules(job), false, hash)
+    }
+
+    #[test]
+    fn what_is_damaged_is_the_same_as_nothing() {
+        let job = |by, times| Job::default().with(|job| (job.compare.by, job.compare.times) = (by, times));
+        let attribute = Times::Attribute { decide: false, nanoseconds: false };
+        let (whole, broken) = (at(1, Some(1)), Entry { damaged: true, ..at(1, Some(1)) });
+        let differ = Verdict::Differ(Reason::Damaged);
+        for by in [CompareBy::SizeAndTime, CompareBy::SizeOnly, CompareBy::Checksum] {
+            for job in [job(by, Times::Evidence), job(by, attribute)] {
+                assert_eq!(say(&job, &whole, &broken, HashAnswer::Known(Algo::Md5, true)), differ);
+                assert_eq!(say(&job, &broken, &whole, HashAnswer::NotAsked), differ);
+            }
+        }
+        let keep = Job::default().with(|job| job.existing.ignore = true);
+        assert_eq!(say(&keep, &whole, &broken, HashAnswer::NotAsked), Verdict::Same(Reason::Existing));
+    }
+
+    #[test]
+    fn the_size_alone_moves_nothing() {
+        use HashAnswer::*;
+        let job = Job::new(Verb::Move);
+        let (unproved, hash) = (Verdict::Differ(Reason::Unproved), Verdict::Ask(Need::Hash));
+        let equal = Verdict::Same(Reason::Hash(Algo::Md5));
+        // Of stores that keep no times, or one that doesn't tell this one.
+        let timeless = Rules::new(&job, Some(1), None);
+        let told = [(NotAsked, hash), (NoneInCommon, unproved), (Known(Algo::Md5, true), equal)];
+        let checksum = Job::new(Verb::Move).with(|job| job.compare.by = CompareBy::Checksum);
+        let update = Job::new(Verb::Move).with(|job| job.existing.update = true);
+        let rsync = |by| {
+            let times = Times::Attribute { decide: true, nanoseconds: true };
+            Job::default().with(|job| (job.compare.by, job.compare.times, job.deletes.sources) = (by, times, true))
+        };
+        for (answer, said) in told {
+            let here = at(1, Some(1));
+            assert_eq!(compare(&here, &at(1, None), &timeless, false, answer), said);
+            assert_eq!(compare(&here, &at(1, None), &rules(&job), true, answer), said);
+            assert_eq!(compare(&here, &at(1, Some(1)), &rules(&checksum), false, answer), said);
+            assert_eq!(compare(&here, &at(1, None), &Rules::new(&update, Some(1), None), false, answer), said);
+            let by_times = rsync(CompareBy::SizeAndTime);
+            assert_eq!(compare(&here, &at(1, None), &Rules::new(&by_times, Some(1), None), false, answer), said);
+            assert_eq!(compare(&here, &at(1, Some(1)), &rules(&rsync(CompareBy::Checksum)), false, answer), said);
+        }
+        // Equal hashes at no cost: the time is asked for all the same, where one is kept.
+        let hashed = |secs| Entry { hashes: Hashes::default().with(Algo::Md5, [1; 16]), ..at(1, secs) };
+        let (here, there) = (hashed(None), hashed(None));
+        assert_eq!(compare(&here, &there, &rules(&job), false, NotAsked), Verdict::Ask(Need::Mtime));
+        assert_eq!(compare(&here, &there, &rules(&job), true, NotAsked), equal);
+        assert_eq!(compare(&here, &there, &timeless, false, NotAsked), equal);
+        assert_eq!(say(&Job::default(), &here, &there, NotAsked), equal);
+        // A copy leaves the source, and the user may say that the size is enough.
+        assert_eq!(
+            compare(&at(1, Some(1)), &at(1, None), &Rules::new(&Job::default(), Some(1), None), false, NotAsked),
+            Verdict::Same(Reason::Size)
+        );
+        let sizes = Job::new(Verb::Move).with(|job| job.compare.by = CompareBy::SizeOnly);
+        assert_eq!(say(&sizes, &at(1, Some(1)), &at(1, None), NotAsked), Verdict::Same(Reason::Size));
+        assert_eq!(say(&job, &at(1, Some(1)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Mtime));
     }
 
     #[test]
@@ -628,6 +722,8 @@ mod tests {
             hashes.set(Algo::Md5, vec![n; 16]);
             hashes
         };
+        let moves = Rules { moves: true, ..made(20) };
+        assert_eq!(say(&src, &dst, &moves), asks, "the source of a move is its only copy");
         let (a, b) = (Entry { hashes: hash(1), ..src }, Entry { hashes: hash(2), ..dst });
         assert_eq!(say(&a, &b, &made(20)), asks, "hashes that differ are believed");
     }

@@ -1,6 +1,6 @@
 //! Facts about one listed thing.
 
-use crate::{Hashes, Key, Kind};
+use crate::{Error, ErrorKind, Hashes, Key, Kind, Result};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -151,6 +151,9 @@ pub struct Entry {
     pub meta: Option<Box<Meta>>,
     /// Facts of its inode, when they were asked for and it has one.
     pub posix: Option<Box<Posix>>,
+    /// The store knows that its content is lost, or was cut off: it is the same as no other file, and can't be read.
+    #[serde(default, skip_serializing_if = "crate::wire::is_false")]
+    pub damaged: bool,
 }
 
 impl Entry {
@@ -167,6 +170,7 @@ impl Entry {
             hashes: Hashes::default(),
             meta: None,
             posix: None,
+            damaged: false,
         }
     }
 
@@ -195,6 +199,14 @@ impl Entry {
     /// True for a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir
+    }
+
+    /// For who wants its content, also of what has no bytes and needn't be read.
+    ///
+    /// Errors: `Corrupt` where that is known to be damaged.
+    pub fn undamaged(&self) -> Result<()> {
+        let message = "its store knows that its content is lost or was cut off";
+        if self.damaged { Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&self.key)) } else { Ok(()) }
     }
 
     /// True where both sizes are known and differ.

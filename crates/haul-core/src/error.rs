@@ -47,6 +47,13 @@ pub enum ErrorKind {
     Io,
 }
 
+impl ErrorKind {
+    /// Nothing is there: neither a file nor a directory.
+    pub fn is_missing(self) -> bool {
+        matches!(self, ErrorKind::NotFound | ErrorKind::DirNotFound)
+    }
+}
+
 /// How the message of a [`ErrorKind::DirNotFound`] ends where folders are only beginnings of keys: such a one can't be made, and is
 /// there as soon as something is in it.
 pub const NO_KEYS: &str = "no key begins with it";
@@ -139,6 +146,11 @@ impl Error {
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Nothing is there: neither a file nor a directory.
+    pub fn is_missing(&self) -> bool {
+        self.kind().is_missing()
     }
 
     /// Whether the same request may be sent again.

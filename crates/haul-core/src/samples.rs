@@ -99,8 +99,8 @@ fn entry() -> impl Strategy<Value = Entry> {
     });
     let version = option::of(vec(any::<u8>(), 1..9).prop_map(Version::new));
     let meta = option::of(proptest::collection::btree_map(".{0,5}", ".{0,5}", 0..3).prop_map(Box::new));
-    (key(), kinds, any::<(u64, bool)>(), facts(), option::of(time()), version, hashes, meta).prop_map(
-        |(key, kind, (size, sized), Facts { mtime, posix }, changed, version, hashes, meta)| Entry {
+    (key(), kinds, any::<(u64, bool, bool)>(), facts(), option::of(time()), version, hashes, meta).prop_map(
+        |(key, kind, (size, sized, damaged), Facts { mtime, posix }, changed, version, hashes, meta)| Entry {
             key,
             kind,
             size,
@@ -111,6 +111,7 @@ fn entry() -> impl Strategy<Value = Entry> {
             hashes,
             meta,
             posix,
+            damaged,
         },
     )
 }

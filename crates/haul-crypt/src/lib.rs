@@ -81,6 +81,7 @@ fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, prefix: &[u8]) -> C
         page: None,
         case_insensitive: inner.case_insensitive && mode != Mode::Standard,
         attributes: None,
+        rests_on: inner.ground(),
         ..inner.clone()
     }
 }

@@ -4,7 +4,7 @@ use crate::Service;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Result};
 use haul_store::{
-    ListRequest,
+    ListRequest, pages,
     tree::{self, Folders, Found, Wanted},
 };
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use std::sync::Arc;
 pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
     tree::list(Arc::new(Directories { service, meta: request.meta, sweep: request.sweep }), request)
 }
+
+/// What is said of a file of a size that no encrypted file has.
+const CUT_OFF: &str = "no encrypted file has this size: it was cut off, or is none";
 
 struct Directories {
     service: Arc<Service>,
@@ -57,9 +60,13 @@ impl Service {
                 Listed::Failed { error, .. } => return Err(error),
                 Listed::Vanished(_) => {}
                 Listed::End => {
-                    if found.is_empty() && foreign == 0 && self.caps.dirs && !hidden.is_root() {
-                        // A listing doesn't tell what is missing from what is empty.
-                        self.inner.stat(&hidden).await?;
+                    // A listing doesn't tell what is missing from what is empty.
+                    if found.is_empty() && foreign == 0 && !hidden.is_root() {
+                        if self.caps.dirs {
+                            self.inner.stat(&hidden).await?;
+                        } else if dir.is_root() {
+                            return Err(pages::no_root(&self.locator, "list"));
+                        }
                     }
                     return known(dir, found, foreign);
                 }
@@ -86,28 +93,36 @@ impl Service {
                 .with_key(&entry.key)
         })?;
         let key = Key::new(plain).below(dir.as_bytes());
-        Ok(Some(match self.shown(entry.clone(), &key) {
-            Ok(entry) => Found::Entry(entry),
-            Err(error) => Found::Failed(key, error),
-        }))
+        let entry = self.shown(entry.clone(), &key);
+        if entry.damaged {
+            tracing::warn!("{key}: {CUT_OFF}");
+        }
+        Ok(Some(Found::Entry(entry)))
     }
 
-    /// An entry of the other store with the key and size that it has here. Hashes are of encrypted bytes, so they are left out.
-    ///
-    /// Errors: `Corrupt` for a size that no encrypted file has.
-    pub fn shown(&self, mut entry: Entry, key: &Key) -> Result<Entry> {
+    /// An entry of the other store with the key and size that it has here, damaged where no encrypted file has its size. Hashes are of
+    /// encrypted bytes, so they are left out.
+    pub fn shown(&self, mut entry: Entry, key: &Key) -> Entry {
         entry.key = key.clone();
-        if entry.is_dir() {
-            return Ok(entry);
-        }
-        if self.content.is_some() {
+        if !entry.is_dir() && self.content.is_some() {
             entry.hashes = Default::default();
-            entry.size = self.plain_size(entry.size).ok_or_else(|| {
-                let message = "no encrypted file has this size: it was cut off, or is none";
-                Error::new(ErrorKind::Corrupt, "list", message).with_key(key)
-            })?;
+            match self.plain_size(entry.size) {
+                Some(size) => entry.size = size,
+                None => entry.damaged = true,
+            }
         }
-        Ok(entry)
+        entry
+    }
+
+    /// As [`Service::shown`], for who wants the content.
+    ///
+    /// Errors: `Corrupt` for one that is damaged.
+    pub fn whole(&self, entry: Entry, key: &Key) -> Result<Entry> {
+        let entry = self.shown(entry, key);
+        match entry.damaged {
+            true => Err(Error::new(ErrorKind::Corrupt, "read", CUT_OFF).with_key(key)),
+            false => Ok(entry),
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use crate::{
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Result, Version};
-use haul_store::{Body, Read, disk};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, Version};
+use haul_store::{Body, ListRequest, Read, disk, pages};
 use std::{
     collections::HashMap,
     ops::Range,
@@ -49,7 +49,7 @@ pub async fn read(
     let told = |error: Error| error.with_key(key);
     let Some(sealer) = service.content else {
         let mut read = service.inner.read(&hidden, want, range).await.map_err(told)?;
-        read.entry = service.shown(read.entry, key)?;
+        read.entry = service.whole(read.entry, key)?;
         return Ok(read);
     };
     match range {
@@ -70,7 +70,7 @@ async fn from_the_start(
     let wanted = range.as_ref().map(|range| 0..content::sealed_size(range.end.next_multiple_of(BLOCK)));
     let read = service.inner.read(hidden, want, wanted).await.map_err(|e| e.with_key(key))?;
     let sealed = read.entry.size;
-    let entry = service.shown(read.entry, key)?;
+    let entry = service.whole(read.entry, key)?;
     let size = entry.size;
     let end = range.as_ref().map_or(size, |range| range.end.min(size));
     let whole = range.is_none() || end == size;
@@ -125,7 +125,7 @@ async fn part(
     let asked = HEADER + first * (BLOCK + 16)..HEADER + range.end.div_ceil(BLOCK) * (BLOCK + 16);
     let asked = if range.is_empty() { asked.start..asked.start } else { asked };
     let read = service.inner.read(hidden, version.as_ref(), Some(asked)).await.map_err(told)?;
-    let entry = service.shown(read.entry, key)?;
+    let entry = service.whole(read.entry, key)?;
     let range = range.start.min(entry.size)..range.end.min(entry.size);
     let expected = content::sealed_range(&range, entry.size);
     let opener = Opener::new(sealer, nonce, first);
@@ -237,11 +237,20 @@ pub fn opened(
 ///
 /// Errors: those of `stat`.
 pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
-    // A store without directories has none to be missing: its own root counts.
-    let hidden = if key.is_root() && !service.caps.dirs { key.clone() } else { service.hidden(key)? };
+    let hidden = service.hidden(key)?;
+    if key.is_root() && !service.caps.dirs && !hidden.is_root() {
+        // A directory is there as soon as something is in it.
+        let first = ListRequest { prefix: hidden.as_bytes().to_vec(), limit: Some(1), ..ListRequest::all() };
+        let mut listing = service.inner.list(first);
+        return match listing.next().await {
+            Some(Listed::Batch(entries)) if !entries.is_empty() => Ok(Entry::dir(key.clone())),
+            Some(Listed::Failed { error, .. }) => Err(error),
+            _ => Err(pages::no_root(&service.locator, "stat")),
+        };
+    }
     let entry = service.inner.stat(&hidden).await.map_err(|error| match error.kind() {
         ErrorKind::NotFound if key.is_root() => Error::new(ErrorKind::DirNotFound, "stat", error.message()),
         _ => error.with_key(key),
     })?;
-    service.shown(entry, key)
+    Ok(service.shown(entry, key))
 }

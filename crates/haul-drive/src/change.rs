@@ -62,7 +62,7 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
     }
     let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key);
     let named = match service.at(key).await {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
+        Err(error) if error.is_missing() => return Ok(()),
         other => other?,
     };
     let Some(file) = named.only(OP, key)? else { return Ok(()) };
@@ -77,12 +77,12 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
     service.dirs.forget(key);
     let (id, named) = if key.is_root() {
         match service.dir(key).await {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
+            Err(error) if error.is_missing() => return Ok(()),
             other => other.map(|id| (id.clone(), id))?,
         }
     } else {
         let parent = match service.dir(&key.parent()).await {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Ok(()),
+            Err(error) if error.is_missing() => return Ok(()),
             other => other?,
         };
         match service.folder_in(&parent, &service.name(key)?, key).await? {

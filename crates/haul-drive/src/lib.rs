@@ -21,7 +21,7 @@ mod service;
 mod standing;
 mod upload;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Key, Listed, Meta, Mtime, Result, Version};
 use haul_oauth::{Api, google};
 use haul_store::{
@@ -93,6 +93,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         attributes: None,
         concurrency: CONCURRENCY,
         gathers: 0,
+        rests_on: Vec::new(),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     Ok(Arc::new(Drive(Arc::new(Service::new(config, root, caps, locator, api)))))
@@ -144,8 +145,9 @@ impl Store for Drive {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let service = &self.0;
         let delete =
-            |key, version: Option<Version>| async move { change::delete(&self.0, &key, version.as_ref()).await };
+            move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
         each::deleted(keys, AT_ONCE, delete).boxed()
     }
 

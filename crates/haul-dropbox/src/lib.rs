@@ -87,6 +87,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         concurrency: CONCURRENCY,
         // While as many are published the next ones are sent.
         gathers: 2000,
+        rests_on: Vec::new(),
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let (place, gather, folders, seen, files, claimed) = Default::default();

@@ -224,6 +224,7 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         attributes: None,
         concurrency: AT_ONCE,
         gathers: GATHERS,
+        rests_on: Vec::new(),
     }
 }
 

@@ -32,7 +32,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 /// Who begins to wait looks again after this part of an interval, then after twice that, and so on …
 const SOONEST: u32 = 16;
@@ -243,12 +246,14 @@ impl Crew {
     async fn keep_signing(&self) {
         let interval = self.worker.settings.interval;
         loop {
+            let begun = Instant::now();
             self.look(true).await;
             self.looked.notify_waiters();
             for _ in 1..LATEST {
                 sleep(interval / LATEST).await;
                 let holds = !self.held().is_empty();
-                let may_split = holds && self.sight().open == 0 && !self.spec.fixed;
+                // The next sign of life is no later for it, however long a look takes.
+                let may_split = holds && self.sight().open == 0 && !self.spec.fixed && begun.elapsed() < interval;
                 if may_split {
                     self.look(false).await;
                 }
@@ -652,8 +657,9 @@ impl Crew {
         let worker = &self.worker;
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
         let mut reins = Reins::new(Some(Arc::new(self.grip(lease))));
-        // Who takes a shard over knows by this what is done of it.
-        reins.made = self.spec.made.map(|seconds| Mtime::new(seconds, 0));
+        // Who takes a shard over from one that died knows by this what is done of it.
+        let made = self.spec.made.filter(|_| lease.record.deaths > 0);
+        reins.made = made.map(|seconds| Mtime::new(seconds, 0));
         // Without conditions nothing is split.
         reins.large_from = Some(self.spec.split_files_from).filter(|from| *from > 0 && !self.spec.fixed);
         let job = worker.job.clone().with(|job| {

@@ -178,6 +178,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         attributes: Some(rights),
         concurrency: disk::at_once(far),
         gathers: 0,
+        rests_on: Vec::new(),
         relays: false,
     }
 }

@@ -15,6 +15,9 @@ pub const SYSTEM: [(&str, &str); 5] = [
     ("content-language", "contentLanguage"),
     ("content-type", "contentType"),
 ];
+/// Storage classes.
+const CLASSES: [&str; 7] =
+    ["STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE", "MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY"];
 /// The metadata in which rclone keeps the time, …
 const MTIME: &str = "mtime";
 /// … and that of gsutil, in seconds.
@@ -126,6 +129,11 @@ pub fn time(text: &str) -> Option<Mtime> {
     text.trim().parse::<jiff::Timestamp>().ok().map(|time| Mtime(time.as_nanosecond()))
 }
 
+/// The storage class that metadata asks for. Another kind of store has classes of its own.
+pub fn class(meta: Option<&Meta>) -> Option<&String> {
+    meta?.get("tier").filter(|class| CLASSES.contains(&class.as_str()))
+}
+
 /// What is told of an object that is written: properties, metadata, time; `name` decides on its type where nothing else does.
 pub fn resource(name: &str, mtime: Option<Mtime>, meta: Option<&Meta>) -> Map<String, Value> {
     let mut resource = Map::new();
@@ -137,7 +145,7 @@ pub fn resource(name: &str, mtime: Option<Mtime>, meta: Option<&Meta>) -> Map<St
             resource.insert(theirs.into(), value.as_str().into());
         }
     }
-    let own = |name: &str| name == MTIME || name == "btime" || SYSTEM.iter().any(|(ours, _)| *ours == name);
+    let own = |name: &str| matches!(name, MTIME | "btime" | "tier") || SYSTEM.iter().any(|(ours, _)| *ours == name);
     let user = meta.into_iter().flatten().filter(|(name, _)| !own(name));
     let mut user: Map<String, Value> = user.map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     user.extend(times(mtime));
@@ -186,9 +194,13 @@ mod tests {
                 times(Some(time)).into_iter().map(|(name, value)| (name, value.as_str().unwrap().to_owned()));
             assert_eq!(Object { metadata: metadata.collect(), ..Object::default() }.kept(), Some(time));
         }
-        let meta: Meta =
-            [("content-type", "text/x"), ("note", "größe"), ("btime", "x")].map(|(k, v)| (k.into(), v.into())).into();
+        let meta: Meta = [("content-type", "text/x"), ("note", "größe"), ("btime", "x"), ("tier", "NEARLINE")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into();
         let resource = Value::from(resource("a.txt", None, Some(&meta)));
         assert_eq!(resource, json!({ "contentType": "text/x", "metadata": { "note": "größe" } }));
+        assert_eq!(class(Some(&meta)).map(String::as_str), Some("NEARLINE"));
+        let glacier: Meta = [("tier".to_owned(), "GLACIER".to_owned())].into();
+        assert_eq!(class(Some(&glacier)), None);
     }
 }

@@ -52,7 +52,7 @@ pub fn headers(service: &Service, place: &Place, spec: &WriteSpec) -> Option<Vec
         let header = header.filter(|header| header.as_str().ends_with(name.as_str()))?;
         headers.push((header, value.as_str()?.to_owned()));
     }
-    let class = spec.meta.as_deref().and_then(|meta| meta.get("tier")).unwrap_or(&service.config.storage_class);
+    let class = meta::class(spec.meta.as_deref()).unwrap_or(&service.config.storage_class);
     for (name, value) in [("x-goog-storage-class", class.clone()), ("x-goog-acl", dashed(&service.config.object_acl))] {
         if !value.is_empty() {
             headers.push((HeaderName::from_static(name), value));

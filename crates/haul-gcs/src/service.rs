@@ -1,7 +1,7 @@
 //! Where keys are, and the addresses of requests.
 
 use crate::options::Config;
-use haul_core::{Error, ErrorKind, Key, Result};
+use haul_core::{Key, Result};
 use haul_oauth::{Api, Call, Refusal};
 use haul_store::{
     Caps,
@@ -164,7 +164,7 @@ pub fn path(place: &Place) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_core::encoding::Encoding;
+    use haul_core::{ErrorKind, encoding::Encoding};
 
     #[test]
     fn names_that_cannot_be_are_refused() {

@@ -161,8 +161,7 @@ impl Write {
     fn resource(&self, spec: &WriteSpec, md5: Option<&[u8]>) -> serde_json::Map<String, serde_json::Value> {
         let mut resource = meta::resource(&self.place.object, spec.mtime, spec.meta.as_deref());
         resource.insert("name".into(), self.place.object.as_str().into());
-        let class =
-            spec.meta.as_deref().and_then(|meta| meta.get("tier")).unwrap_or(&self.service.config.storage_class);
+        let class = meta::class(spec.meta.as_deref()).unwrap_or(&self.service.config.storage_class);
         if !class.is_empty() {
             resource.insert("storageClass".into(), class.as_str().into());
         }

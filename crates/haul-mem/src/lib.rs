@@ -120,6 +120,7 @@ impl MemStore {
             concurrency: 16,
             copy_batch: 1,
             gathers: 0,
+            rests_on: Vec::new(),
             relays: true,
         };
         MemStore { locator, caps, space, prefix }

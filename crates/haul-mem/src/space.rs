@@ -99,6 +99,7 @@ impl Item {
             meta: self.meta.clone().filter(|_| with_meta),
             posix: None,
             sized: true,
+            damaged: false,
         }
     }
 }

@@ -1,10 +1,7 @@
 //! Reading ahead: whoever reads many files of a pack reads neighbours, so from the third file of a stretch on the whole
 //! stretch is fetched by one request. A single file stays a single small range.
 
-use super::{
-    Shared,
-    load::{tar_key, whole},
-};
+use super::{Shared, keys::tar_key, load::whole};
 use bytes::Bytes;
 use haul_core::Result;
 use std::{

@@ -3,9 +3,9 @@
 
 use super::{
     Shared,
-    index::{Facts, Head, Index, Place, Record, Said, encode, find},
-    load::{Indexes, index_key, tar_key, time_of},
-    read::plain_key,
+    index::{Facts, Head, Index, Indexes, Place, Record, Said, encode, find},
+    keys::{index_key, plain_key, tar_key},
+    load::time_of,
     tar,
 };
 use bytes::{Bytes, BytesMut};

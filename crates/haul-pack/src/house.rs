@@ -4,9 +4,9 @@ use super::{
     Shared,
     gather::What,
     index::{Facts, Head, Index, Place, Record, Said},
-    list::Merge,
-    load::{FILES, Folder, PACKS, id_at, index_key, tar_key, time_of},
-    read::{holds, plain_key},
+    keys::{FILES, PACKS, index_key, plain_key, tar_key},
+    load::{Folder, id_at, time_of},
+    merge::{Merge, holds},
     tar,
 };
 use bytes::Bytes;
@@ -147,7 +147,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     let when = |id: &str| time_of(id).map(|time| Mtime(i128::from(time)));
     // By the store's clock too: who wrote it may have another one than this machine.
     let left = |id: &str, stored: Option<Mtime>| old(id) && stored.is_none_or(|stored| stored.0 < before);
-    for (id, _) in folder.tars.iter().filter(|(id, stored)| left(id, **stored)) {
+    for (id, _) in folder.tars.iter().filter(|(id, tar)| left(id, tar.stored)) {
         unneeded.insert(tar_key(id), when(id));
     }
     for entry in shared.list_whole(FILES).await? {
@@ -187,7 +187,7 @@ async fn look(shared: &Shared, dry_run: bool) -> Result<(Folder, i128)> {
     let mut folder = shared.folder().await?;
     let now = jiff::Timestamp::now().as_nanosecond();
     let Some(id) = clock else { return Ok((folder, now)) };
-    let there = folder.tars.remove(&id).flatten().map(|stored| stored.0 + SECOND);
+    let there = folder.tars.remove(&id).and_then(|tar| tar.stored).map(|stored| stored.0 + SECOND);
     remove(shared, vec![tar_key(&id)]).await?;
     Ok((folder, there.map_or(now, |there| now.min(there))))
 }

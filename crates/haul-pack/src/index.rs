@@ -88,10 +88,17 @@ pub struct Index {
     pub head: Head,
     /// Ids that records name by number.
     ids: Vec<Arc<str>>,
+    /// How long the pack of each of them is at least, by the files that are in it; 0 where none is.
+    ends: Vec<u64>,
+    /// It says of files that they aren't packed.
+    pub has_plain: bool,
     bytes: Bytes,
     /// Where each record begins.
     starts: Vec<u32>,
 }
+
+/// All indexes, the newest last.
+pub type Indexes = Arc<Vec<Arc<Index>>>;
 
 impl Place {
     /// The id of the pack or folder.
@@ -328,20 +335,22 @@ impl<'a> Input<'a> {
         (0..self.count()?).map(|_| self.string()).collect()
     }
 
-    fn record(&mut self, ids: &[Arc<str>]) -> Option<Record> {
+    /// A record, and the number of the id that it names.
+    fn record(&mut self, ids: &[Arc<str>]) -> Option<(Record, usize)> {
         let key = self.text()?.to_vec();
         let kind = self.byte()?;
+        if kind == 0 {
+            return Some((Record { key, said: Said::Deleted }, 0));
+        }
+        let named = self.count()?;
+        let id = ids.get(named)?.clone();
         let place = match kind {
-            0 => return Some(Record { key, said: Said::Deleted }),
-            1 | 3 => {
-                let pack = ids.get(self.count()?)?.clone();
-                Place::Packed { pack, offset: self.number()? }
-            }
-            2 | 4 => Place::Plain { folder: ids.get(self.count()?)?.clone() },
+            1 | 3 => Place::Packed { pack: id, offset: self.number()? },
+            2 | 4 => Place::Plain { folder: id },
             _ => return None,
         };
         if kind > 2 {
-            return Some(Record { key, said: Said::DeletedAt(place) });
+            return Some((Record { key, said: Said::DeletedAt(place) }, named));
         }
         let size = self.number()?;
         let (secs, nanos) = (self.number()?, u32::try_from(self.number()?).ok()?);
@@ -358,7 +367,7 @@ impl<'a> Input<'a> {
         }
         let meta = (!meta.is_empty()).then(|| Box::new(meta));
         let facts = Facts { place, size, mtime: Mtime::new(secs, nanos), hashes, meta };
-        Some(Record { key, said: Said::Stored(facts) })
+        Some((Record { key, said: Said::Stored(facts) }, named))
     }
 }
 
@@ -395,9 +404,16 @@ impl Index {
         let count = input.count()?;
         let mut starts = Vec::with_capacity(count);
         let mut last: Option<Vec<u8>> = None;
+        let (mut ends, mut has_plain) = (vec![0; ids.len()], false);
         for _ in 0..count {
             starts.push(u32::try_from(input.at).ok()?);
-            let record = input.record(&ids)?;
+            let (record, number) = input.record(&ids)?;
+            if let Said::Stored(Facts { place, size, .. }) = &record.said {
+                match place {
+                    Place::Packed { offset, .. } => ends[number] = ends[number].max(offset.saturating_add(*size)),
+                    Place::Plain { .. } => has_plain = true,
+                }
+            }
             if last.as_ref().is_some_and(|last| *last >= record.key) {
                 return None;
             }
@@ -406,7 +422,12 @@ impl Index {
         if input.at != bytes.len() {
             return None;
         }
-        Some(Index { head: Head { id, tar, previous, replaces }, ids, bytes, starts })
+        Some(Index { head: Head { id, tar, previous, replaces }, ids, ends, has_plain, bytes, starts })
+    }
+
+    /// The packs in which it says that files are, and how long each must be at least for that, in bytes.
+    pub fn packs(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.ids.iter().map(|id| &**id).zip(self.ends.iter().copied()).filter(|(_, end)| *end > 0)
     }
 
     /// Number of records.
@@ -427,7 +448,7 @@ impl Index {
 
     /// What record `number` says.
     pub fn said(&self, number: usize) -> Option<Said> {
-        Some(Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.said)
+        Some(Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.0.said)
     }
 
     /// The number of the first record whose key isn't before `key`.

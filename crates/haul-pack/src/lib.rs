@@ -1,15 +1,19 @@
 //! Packs: many small files travel as a few large tar archives, each with an index, on another store. For those who keep
 //! 100,000 tiny files where each one costs a request. docs/adr/0008-packs.md tells the format and why.
 //!
-//! What is where: `index` and `tar` are the formats (pure); `load` holds what the indexes say; `gather` puts publishes
+//! What is where: `index` and `tar` are the formats (pure); `load` holds what the indexes say, `merge` puts that together, `missing` finds
+//! what they name and isn't there; `gather` puts publishes
 //! together and writes packs; `upload` is one file's write. Requests are retried by the layers around the wrapped store.
 
 mod ahead;
 mod gather;
 mod house;
 mod index;
+mod keys;
 mod list;
 mod load;
+mod merge;
+mod missing;
 mod read;
 mod tar;
 #[cfg(test)]
@@ -216,6 +220,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         concurrency: inner.concurrency,
         copy_batch: 1,
         gathers: settings.files * 2,
+        rests_on: inner.ground(),
         relays: false,
     }
 }

@@ -2,71 +2,22 @@
 
 use super::{
     Shared,
-    index::{Facts, Index, Said, decide},
-    load::Indexes,
+    index::{Facts, Indexes},
+    merge::{Merge, holds},
+    missing::Missing,
 };
-use bytes::Bytes;
 use futures::{StreamExt, stream, stream::BoxStream};
 use haul_core::{Entry, Key, Listed, Lost};
-use haul_store::ListRequest;
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use haul_store::{ListRequest, pages};
+use std::sync::Arc;
 
 /// Entries of a batch.
 const BATCH: usize = 1000;
 
-/// All keys of some indexes in order, each once.
-pub struct Merge {
-    indexes: Indexes,
-    /// The next key of each index, the newest index first among equal keys: key, number of the index, of the record.
-    heap: BinaryHeap<Reverse<(Bytes, Reverse<usize>, usize)>>,
-}
-
-impl Merge {
-    /// From the first key that isn't before `from`.
-    pub fn new(indexes: Indexes, from: &[u8]) -> Self {
-        let first = indexes.iter().enumerate().filter_map(|(number, index)| {
-            let record = index.from(from);
-            (record < index.len()).then(|| Reverse((index.shared_key(record), Reverse(number), record)))
-        });
-        let heap = first.collect();
-        Merge { indexes, heap }
-    }
-
-    fn pop(&mut self) -> Option<(Bytes, usize, usize)> {
-        let Reverse((key, Reverse(number), record)) = self.heap.pop()?;
-        let index = &self.indexes[number];
-        if record + 1 < index.len() {
-            self.heap.push(Reverse((index.shared_key(record + 1), Reverse(number), record + 1)));
-        }
-        Some((key, number, record))
-    }
-}
-
-impl Iterator for Merge {
-    /// A key and what is known of it; `None` when it is deleted.
-    type Item = (Bytes, Option<Facts>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (key, number, record) = self.pop()?;
-        let mut all = vec![(number, record)];
-        while self.heap.peek().is_some_and(|Reverse((next, ..))| *next == key) {
-            all.extend(self.pop().map(|(_, number, record)| (number, record)));
-        }
-        let said = |(number, record): (usize, usize)| {
-            let index: &Index = &self.indexes[number];
-            Some((index.head.id.as_str(), index.said(record)?))
-        };
-        if let [one] = all[..] {
-            return Some((key, said(one).and_then(|(_, said)| said.facts())));
-        }
-        let said: Vec<(&str, Said)> = all.into_iter().filter_map(said).collect();
-        Some((key, decide(&said)))
-    }
-}
-
 /// One listing under way.
 struct Lister {
     merge: Merge,
+    missing: Arc<Missing>,
     request: ListRequest,
     /// What the listed keys lose at their front.
     cut: usize,
@@ -81,7 +32,15 @@ struct Lister {
 /// one state.
 pub fn list(shared: Arc<Shared>, request: ListRequest) -> BoxStream<'static, Listed> {
     let begin = async move {
-        match shared.indexes(request.prefix.is_empty()).await {
+        let indexes = match request.prefix.is_empty() {
+            true => shared.indexes_to_list().await,
+            false => shared.indexes(false).await,
+        };
+        match indexes {
+            Ok(indexes) if is_missing(&shared, &request, &indexes) => {
+                let error = pages::no_root(&shared.locator, "list");
+                stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed()
+            }
             Ok(indexes) => Lister::new(&shared, request, indexes).batches(),
             // A damaged index may name any key, so nothing is known of any.
             Err(error) => stream::iter([Listed::Failed { lost: Lost::from(Key::new("")), error }]).boxed(),
@@ -90,13 +49,19 @@ pub fn list(shared: Arc<Shared>, request: ListRequest) -> BoxStream<'static, Lis
     stream::once(begin).flatten().boxed()
 }
 
+/// True of a directory of packs that is listed from its root on and in which nothing is.
+fn is_missing(shared: &Shared, request: &ListRequest, indexes: &Indexes) -> bool {
+    let whole = request.prefix.is_empty() && request.after.is_none();
+    whole && !shared.prefix.is_empty() && !holds(Merge::new(indexes.clone(), &shared.prefix), &shared.prefix)
+}
+
 impl Lister {
     fn new(shared: &Shared, request: ListRequest, indexes: Indexes) -> Self {
         let begin = [&shared.prefix[..], &request.prefix].concat();
         let after = request.after.as_ref().map(|key| shared.full(key)).unwrap_or_default();
         let merge = Merge::new(indexes, if after > begin { &after } else { &begin });
         let left = request.limit.unwrap_or(usize::MAX).max(1);
-        Lister { merge, request, cut: shared.prefix.len(), begin, dir: None, left }
+        Lister { merge, missing: shared.view.missing(), request, cut: shared.prefix.len(), begin, dir: None, left }
     }
 
     fn batches(self) -> BoxStream<'static, Listed> {
@@ -137,7 +102,10 @@ impl Lister {
                 self.dir = Some(dir.clone());
                 Entry::dir(dir)
             }
-            _ => facts.entry(Key::new(key), self.request.meta),
+            _ => Entry {
+                damaged: self.missing.holds(full, &facts.place),
+                ..facts.entry(Key::new(key), self.request.meta)
+            },
         };
         self.request.after.as_ref().is_none_or(|after| entry.key > *after).then_some(entry)
     }

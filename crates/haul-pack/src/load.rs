@@ -2,15 +2,17 @@
 
 use super::{
     Shared,
-    index::{Facts, Head, Index, Place, Record, Said, encode},
+    index::{Facts, Head, Index, Indexes, Place, Record, Said, encode},
+    keys::{FILES, PACKS, index_key, tar_key},
+    missing::{Missing, Tar},
     tar,
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Mtime, Result, hash::hash_bytes};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Result, hash::hash_bytes};
 use haul_store::{Body, ListRequest, Read, disk};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     os::unix::fs::FileExt,
     sync::{
         Arc, Mutex,
@@ -19,10 +21,6 @@ use std::{
     time::Instant,
 };
 
-/// Folder of packs and indexes below the wrapped root.
-pub const PACKS: &str = "packs/";
-/// Folder of files that are too large to be packed.
-pub const FILES: &str = "files/";
 /// Indexes fetched at once.
 const FETCHES: usize = 32;
 /// How often the listing is read when an index is gone once it is fetched, since another run tidied up meanwhile, or seems to be
@@ -30,9 +28,6 @@ const FETCHES: usize = 32;
 const RELISTS: usize = 3;
 /// Bytes of a file that are read at once.
 const PIECE: u64 = 1 << 20;
-
-/// All indexes, the newest last.
-pub type Indexes = Arc<Vec<Arc<Index>>>;
 
 /// What is known of the indexes.
 #[derive(Default)]
@@ -53,6 +48,8 @@ struct Known {
     read: BTreeMap<String, Arc<Index>>,
     /// Those that are there and don't count, since others replace them: who tidied up was stopped, or there were two.
     superseded: BTreeSet<String>,
+    /// What they name and isn't there.
+    lost: Arc<Missing>,
     /// Indexes that this process wrote, and when: a listing that was begun earlier may lack them.
     own: BTreeMap<String, Instant>,
 }
@@ -62,14 +59,15 @@ enum Loaded {
     All(Indexes),
     /// An index that another one names isn't there: what is there doesn't count.
     Lost(Error),
+    /// What they name isn't there, or not as a whole.
+    Damaged(Indexes),
 }
 
 /// What is in the folder of packs.
 #[derive(Default)]
 pub struct Folder {
     pub indexes: BTreeSet<String>,
-    /// With when they were stored, by the store's clock, where that is known.
-    pub tars: BTreeMap<String, Option<Mtime>>,
+    pub tars: BTreeMap<String, Tar>,
 }
 
 impl View {
@@ -87,10 +85,20 @@ impl View {
         self.known().indexes.clone()
     }
 
+    /// What the indexes name and isn't there, as it was found when they were last read.
+    pub fn missing(&self) -> Arc<Missing> {
+        self.known().lost.clone()
+    }
+
     /// The indexes in the folder that were not read yet.
     fn unread(&self, folder: &Folder) -> Vec<String> {
         let known = self.known();
         folder.indexes.iter().filter(|id| !known.read.contains_key(*id)).cloned().collect()
+    }
+
+    /// Some index that was read says of files that they aren't packed.
+    fn has_plain(&self) -> bool {
+        self.known().read.values().any(|index| index.has_plain)
     }
 
     /// Indexes that don't count any more, by what was read last.
@@ -148,19 +156,22 @@ pub fn time_of(id: &str) -> Option<u64> {
     u64::from_str_radix(time, 16).ok().filter(|_| right)
 }
 
-pub fn tar_key(id: &str) -> Key {
-    Key::new(format!("{PACKS}{id}.tar"))
-}
-
-pub fn index_key(id: &str) -> Key {
-    Key::new(format!("{PACKS}{id}.idx"))
-}
-
 impl Shared {
     /// The indexes: read now if `fresh`, or if they weren't read yet.
     ///
     /// Errors: those of listing and reading the wrapped store; `Corrupt` when an index is damaged, or missing.
     pub async fn indexes(&self, fresh: bool) -> Result<Indexes> {
+        self.read_indexes(fresh, false).await
+    }
+
+    /// The indexes, read now, and what of all that they name isn't there, which is told: for a listing of everything.
+    ///
+    /// Errors: as [`Shared::indexes`].
+    pub async fn indexes_to_list(&self) -> Result<Indexes> {
+        self.read_indexes(true, true).await
+    }
+
+    async fn read_indexes(&self, fresh: bool, all: bool) -> Result<Indexes> {
         if let Some(indexes) = self.view.loaded().filter(|_| !fresh) {
             return Ok(indexes);
         }
@@ -170,11 +181,19 @@ impl Shared {
         }
         let mut rounds = 1;
         loop {
-            match self.load().await {
+            match self.load(all).await {
                 Ok(Loaded::All(indexes)) => return Ok(indexes),
                 Err(error) if rounds == RELISTS || error.kind() != ErrorKind::NotFound => return Err(error),
                 Ok(Loaded::Lost(error)) if rounds == RELISTS => return Err(error),
-                Ok(Loaded::Lost(_)) | Err(_) => rounds += 1,
+                Ok(Loaded::Damaged(indexes)) if rounds == RELISTS => {
+                    let missing = self.view.missing().confirmed(&self.inner).await?;
+                    if all {
+                        missing.tell();
+                    }
+                    self.view.known().lost = Arc::new(missing);
+                    return Ok(indexes);
+                }
+                Ok(Loaded::Lost(_) | Loaded::Damaged(_)) | Err(_) => rounds += 1,
             }
         }
     }
@@ -190,7 +209,8 @@ impl Shared {
         }
     }
 
-    async fn load(&self) -> Result<Loaded> {
+    /// Reads what is new. With `all` also whether the files are there that aren't packed, which costs a listing of them.
+    async fn load(&self, all: bool) -> Result<Loaded> {
         let begun = Instant::now();
         let folder = self.folder().await?;
         let unread = self.view.unread(&folder);
@@ -199,6 +219,8 @@ impl Shared {
         let rebuilt = self.rebuild(&folder).await?;
         let newest = folder.indexes.iter().chain(folder.tars.keys()).filter_map(|id| time_of(id)).max();
         self.view.newest.fetch_max(newest.unwrap_or(0), Ordering::AcqRel);
+        let has_plain = fetched.iter().any(|index| index.has_plain) || self.view.has_plain();
+        let files = if all && has_plain { Some(self.files().await?) } else { None };
         let mut known = self.view.known();
         // What this process wrote since the listing began may not be in it.
         let own = std::mem::take(&mut known.own);
@@ -215,9 +237,21 @@ impl Shared {
         }
         known.superseded = superseded;
         all.retain(|id, _| !known.superseded.contains(id));
+        // What this process has just stored may not be in the listings.
+        let listed = all.iter().filter(|(id, _)| !known.own.contains_key(*id)).map(|(_, index)| index.clone());
+        known.lost = Arc::new(Missing::of(&Arc::new(listed.collect()), &folder.tars, files.as_ref()));
         known.indexes = Arc::new(all.into_values().collect());
         known.loaded = true;
-        Ok(Loaded::All(known.indexes.clone()))
+        let indexes = known.indexes.clone();
+        Ok(if known.lost.is_empty() { Loaded::All(indexes) } else { Loaded::Damaged(indexes) })
+    }
+
+    /// The files that aren't packed, with their sizes.
+    async fn files(&self) -> Result<HashMap<Key, u64>> {
+        match self.list_whole(FILES).await {
+            Err(error) if error.is_missing() => Ok(HashMap::new()),
+            files => Ok(files?.into_iter().map(|file| (file.key, file.size)).collect()),
+        }
     }
 
     /// What is in the folder of packs now.
@@ -229,7 +263,7 @@ impl Shared {
             if let Some(id) = name.strip_suffix(".idx").filter(|id| time_of(id).is_some()) {
                 folder.indexes.insert(id.into());
             } else if let Some(id) = name.strip_suffix(".tar").filter(|id| time_of(id).is_some()) {
-                folder.tars.insert(id.into(), entry.mtime.or(entry.changed));
+                folder.tars.insert(id.into(), Tar { stored: entry.mtime.or(entry.changed), size: entry.size });
             }
         }
         Ok(folder)

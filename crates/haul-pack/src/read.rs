@@ -3,19 +3,15 @@
 use super::{
     Shared,
     index::{Facts, Index, Place, find},
-    list::Merge,
-    load::{FILES, pieces, tar_key},
+    keys::{plain_key, tar_key},
+    load::pieces,
+    merge::{Merge, holds},
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, Result, Version, hash::hash_bytes};
-use haul_store::{Body, Read};
+use haul_store::{Body, Read, pages};
 use std::{future::ready, ops::Range, sync::Arc};
-
-/// Where a file that isn't packed is on the wrapped store.
-pub fn plain_key(folder: &str, full: &[u8]) -> Key {
-    Key::new([FILES.as_bytes(), folder.as_bytes(), b"/", full].concat())
-}
 
 pub async fn stat(shared: &Shared, key: &Key) -> Result<Entry> {
     const OP: &str = "stat";
@@ -27,20 +23,24 @@ pub async fn stat(shared: &Shared, key: &Key) -> Result<Entry> {
     if !key.is_root()
         && let Some(facts) = find(&indexes, &full)
     {
-        return Ok(facts.entry(key.clone(), true));
+        let missing = shared.view.missing();
+        let damaged = match &facts.place {
+            Place::Plain { folder } if !missing.knows_files => match shared.inner.stat(&plain_key(folder, &full)).await
+            {
+                Err(error) if error.is_missing() => true,
+                there => there?.size < facts.size,
+            },
+            place => missing.holds(&full, place),
+        };
+        return Ok(Entry { damaged, ..facts.entry(key.clone(), true) });
     }
     if (key.is_root() || key.is_dir()) && holds(Merge::new(indexes, &full), &full) {
         return Ok(Entry::dir(key.clone()));
     }
     match key.is_root() {
-        true => Err(Error::new(ErrorKind::DirNotFound, OP, format!("{}: no such directory", shared.locator))),
+        true => Err(pages::no_root(&shared.locator, OP)),
         false => Err(shared.not_found(OP, key)),
     }
-}
-
-/// True when a key begins with `prefix`.
-pub fn holds(merge: Merge, prefix: &[u8]) -> bool {
-    merge.take_while(|(key, _)| key.starts_with(prefix)).any(|(_, facts)| facts.is_some())
 }
 
 pub async fn read(shared: &Shared, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {

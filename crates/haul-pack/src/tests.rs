@@ -4,8 +4,9 @@
 use super::{
     PackStore, Settings, house,
     index::{Facts, Head, Place, Record, Said},
-    list::Merge,
-    load::{PACKS, id_at, index_key, time_of, whole},
+    keys::{PACKS, index_key},
+    load::{id_at, time_of, whole},
+    merge::Merge,
 };
 use bytes::Bytes;
 use futures::future::join_all;

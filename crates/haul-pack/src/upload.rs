@@ -5,7 +5,7 @@ use super::{
     Shared,
     gather::{Open, Unjoined, What, plain},
     index::Facts,
-    read::plain_key,
+    keys::plain_key,
 };
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};

@@ -5,7 +5,6 @@ use super::{
     exit::Refusal,
     filters::{self, Scope},
     options::Options,
-    what::is_nothing,
 };
 use futures::StreamExt as _;
 use haul::ListOptions;
@@ -52,7 +51,7 @@ pub async fn missing(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Vec<Ve
 
 /// True for a file, and for a prefix of any; also where the answer is another error than that there is none.
 async fn is_there(store: &Arc<dyn Store>, name: &[u8]) -> bool {
-    if name.is_empty() || !store.stat(&Key::new(name)).await.is_err_and(|error| is_nothing(&error)) {
+    if name.is_empty() || !store.stat(&Key::new(name)).await.is_err_and(|error| error.is_missing()) {
         return true;
     }
     let prefix = [name, &b"/"[..]].concat();
@@ -60,7 +59,7 @@ async fn is_there(store: &Arc<dyn Store>, name: &[u8]) -> bool {
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(entries) if entries.is_empty() => {}
-            Listed::Failed { error, .. } if is_nothing(&error) => {}
+            Listed::Failed { error, .. } if error.is_missing() => {}
             Listed::Batch(_) | Listed::Failed { .. } => return true,
             Listed::Vanished(_) | Listed::End => {}
         }

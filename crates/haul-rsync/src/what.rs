@@ -167,7 +167,7 @@ impl<'a> There<'a> {
             match step {
                 Listed::Batch(entries) => names.extend(entries.into_iter().map(|e| (e.key.path().to_vec(), e.kind))),
                 // No directory, or a closed one: the shell there would find nothing in it either.
-                Listed::Failed { error, .. } if is_nothing(&error) || error.kind() == ErrorKind::Denied => {
+                Listed::Failed { error, .. } if error.is_missing() || error.kind() == ErrorKind::Denied => {
                     return Ok(Vec::new());
                 }
                 Listed::Failed { error, .. } => return Err((exit::FILE_IO, format!("list failed: {error}"))),
@@ -198,12 +198,7 @@ impl From<Kind> for What {
 fn found(asked: haul_core::Result<What>) -> Result<Option<What>, Refusal> {
     match asked {
         Ok(what) => Ok(Some(what)),
-        Err(error) if is_nothing(&error) => Ok(None),
+        Err(error) if error.is_missing() => Ok(None),
         Err(error) => Err((exit::FILE_IO, format!("stat failed: {error}"))),
     }
-}
-
-/// True for an error that says that nothing is there.
-pub fn is_nothing(error: &haul_core::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound)
 }

@@ -167,6 +167,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
         concurrency: CONCURRENCY,
         copy_batch: 1,
         gathers: 0,
+        rests_on: Vec::new(),
         // A signature over the body needs all of it first.
         relays: config.unsigned_payload != Some(false),
     }

@@ -13,6 +13,19 @@ const SYSTEM: [(&str, &str); 6] = [
     ("content-type", "content-type"),
     ("tier", "x-amz-storage-class"),
 ];
+/// Tiers of Azure and of Google, which are no classes here.
+const FOREIGN_TIERS: [&str; 10] = [
+    "Hot",
+    "Cool",
+    "Cold",
+    "Archive",
+    "NEARLINE",
+    "COLDLINE",
+    "ARCHIVE",
+    "MULTI_REGIONAL",
+    "REGIONAL",
+    "DURABLE_REDUCED_AVAILABILITY",
+];
 const USER: &str = "x-amz-meta-";
 const MTIME: &str = "x-amz-meta-mtime";
 const MD5SUM: &str = "x-amz-meta-md5chksum";
@@ -50,6 +63,7 @@ pub fn to_headers(config: &Config, key: &[u8], kept: &Kept<'_>) -> Result<Header
     }
     for (name, value) in kept.meta.into_iter().flatten() {
         match SYSTEM.iter().find(|(ours, _)| ours == name) {
+            Some(("tier", _)) if FOREIGN_TIERS.contains(&value.as_str()) => {}
             Some((_, header)) => put(header, value)?,
             None if name == "mtime" => {
                 let text = value.parse().ok().map(|t: jiff::Timestamp| mtime_text(Mtime(t.as_nanosecond())));

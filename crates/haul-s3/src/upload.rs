@@ -633,7 +633,7 @@ async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&s
 pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<bool> {
     let call = Call::object("AbortMultipartUpload", Method::DELETE, place).query("uploadId", id);
     match service.ask_for_nothing(call).await {
-        Err(fault) if matches!(fault.kind, ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(false),
+        Err(fault) if fault.kind.is_missing() => Ok(false),
         other => other.map(|()| true),
     }
 }

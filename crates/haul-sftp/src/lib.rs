@@ -18,7 +18,7 @@ mod upload;
 mod waiting;
 mod wire;
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Algo, Entry, Hashes, Key, Listed, Meta, Mtime, Result, Version};
 use haul_ssh::Ssh;
 use haul_store::{
@@ -133,6 +133,7 @@ fn caps() -> Caps {
         attributes: None,
         concurrency: 32,
         gathers: 0,
+        rests_on: Vec::new(),
     }
 }
 
@@ -188,8 +189,9 @@ impl Store for Sftp {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let service = &self.0;
         let delete =
-            |key, version: Option<Version>| async move { change::delete(&self.0, &key, version.as_ref()).await };
+            move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
         each::deleted(keys, AT_ONCE, delete).boxed()
     }
 

@@ -95,7 +95,7 @@ impl Mark {
         let mut line = serde_json::to_vec(&self.said).unwrap_or_default();
         line.push(b'\n');
         match write(&self.store, &self.key, line.clone()).await {
-            Err(error) if matches!(error.kind(), ErrorKind::DirNotFound | ErrorKind::NotFound) => {
+            Err(error) if error.is_missing() => {
                 self.store.make_dir(&Key::new(""), &WriteSpec::default()).await?;
                 write(&self.store, &self.key, line).await
             }

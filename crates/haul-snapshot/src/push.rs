@@ -426,7 +426,7 @@ async fn stands(dst: &Arc<dyn Store>, name: &str, version: &Version) -> Result<b
     let key = name::key(name, version);
     match dst.stat(&key).await {
         Ok(_) => Ok(true),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(false),
+        Err(error) if error.is_missing() => Ok(false),
         Err(error) => Err(error.with_key(&key)),
     }
 }

@@ -8,7 +8,9 @@ use haul_core::{
 /// A store's root: a bucket and a prefix (empty or ending in `/`), or all buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
+    /// `None` for all buckets.
     pub bucket: Option<String>,
+    /// Before every name in the bucket, encoded as they are.
     pub prefix: Vec<u8>,
     /// How keys below it are names, and `prefix` is one; none where they are names as they are.
     encoding: Option<Encoding>,

@@ -172,6 +172,16 @@ pub struct Caps {
     /// Small files whose publishes may wait at once: a store that puts many files into one answers them together, the
     /// sooner the more there are. 0 where each publish is done by itself.
     pub gathers: usize,
+    /// Where it keeps its content, if that is in another store, and where that one does: what is changed there is changed here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rests_on: Vec<Domain>,
+}
+
+impl Caps {
+    /// What a store rests on that keeps its content in this one.
+    pub fn ground(&self) -> Vec<Domain> {
+        self.domain.iter().chain(&self.rests_on).cloned().collect()
+    }
 }
 
 /// What [`Entry::changed`] means in a store.

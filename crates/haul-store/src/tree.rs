@@ -145,7 +145,7 @@ impl Walk {
         match self.ask(base.clone()).await {
             Ok(entries) => self.enter(&base, entries),
             Err(error) if base.is_root() => self.fail_all(error),
-            Err(error) if is_missing(&error) => self.prove_missing(base, error).await,
+            Err(error) if error.is_missing() => self.prove_missing(base, error).await,
             Err(error) => self.lose(Lost::below(&base), error),
         }
     }
@@ -162,7 +162,7 @@ impl Walk {
                 }
                 Ok(_) => return,
                 Err(error) if above.is_root() => return self.fail_all(error),
-                Err(error) if is_missing(&error) => below = above,
+                Err(error) if error.is_missing() => below = above,
                 Err(error) => return self.lose(Lost::below(&base), error),
             }
         }
@@ -194,7 +194,7 @@ impl Walk {
     }
 
     fn fail_all(&mut self, error: Error) {
-        let error = match is_missing(&error) {
+        let error = match error.is_missing() {
             true => Error::new(ErrorKind::DirNotFound, "list", error.message()).with_retry(error.retry()),
             false => error,
         };
@@ -342,10 +342,6 @@ pub fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8]) -> Result<Key, (Key, 
 /// What no file or directory can be called.
 pub fn is_odd(name: &[u8]) -> bool {
     matches!(name, b"" | b"." | b"..") || name.contains(&0)
-}
-
-fn is_missing(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound)
 }
 
 #[cfg(test)]

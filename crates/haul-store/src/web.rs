@@ -303,6 +303,7 @@ pub fn caps() -> Caps {
         attributes: None,
         concurrency: 32,
         gathers: 0,
+        rests_on: Vec::new(),
     }
 }
 

@@ -17,7 +17,7 @@ mod read;
 mod upload;
 
 use chunks::Chunks;
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
@@ -184,8 +184,9 @@ impl Store for WebDav {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
+        let service = &self.0;
         let delete =
-            |key, version: Option<Version>| async move { change::delete(&self.0, &key, version.as_ref()).await };
+            move |key, version: Option<Version>| async move { change::delete(service, &key, version.as_ref()).await };
         each::deleted(keys, AT_ONCE, delete).boxed()
     }
 

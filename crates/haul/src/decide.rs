@@ -2,7 +2,7 @@
 
 use crate::{Cx, hash, recipes};
 use haul_core::{
-    Algo, Entry, Result,
+    Algo, Entry, Mtime, Result,
     compare::{self, HashAnswer, Need, Reason, Rules, Verdict},
     job::{CompareBy, Job},
 };
@@ -28,14 +28,18 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     if !job.moves() && a.changed == Changed::Inode && b.changed == Changed::Stored {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
+    // No time that is set there would count.
+    rules.no_touch |= job.compare.server_mtime && b.changed == Changed::Stored;
     rules
 }
 
-/// Fills in what `--use-server-modtime` says: the time of storing is the time.
-fn server_times(job: &Job, entry: &mut Entry) {
-    if job.compare.server_mtime && entry.mtime.is_none() {
-        entry.mtime = entry.changed;
-    }
+/// What `--use-server-modtime` says: the time of a file is when it was stored, where the store tells that.
+pub fn server_time(job: &Job, store: &Arc<dyn Store>, entry: &Entry) -> Option<Mtime> {
+    entry.changed.filter(|_| job.compare.server_mtime && store.caps().changed == Changed::Stored)
+}
+
+fn server_times(job: &Job, store: &Arc<dyn Store>, entry: &mut Entry) {
+    entry.mtime = server_time(job, store, entry).or(entry.mtime);
 }
 
 /// Compares two files of one name, asking the stores what the pure comparison needs. Fresh facts learned on the way
@@ -43,8 +47,8 @@ fn server_times(job: &Job, entry: &mut Entry) {
 ///
 /// Errors: those of `stat` and of reading, with the key.
 pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
-    server_times(job, src);
-    server_times(job, dst);
+    server_times(job, &cx.src, src);
+    server_times(job, &cx.dst, dst);
     let (mut asked, mut answer) = (false, HashAnswer::NotAsked);
     loop {
         match compare::compare(src, dst, rules, asked, answer) {
@@ -53,6 +57,8 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
                     return Ok(Verdict::Same(Reason::Hash(algo)));
                 }
                 futures::try_join!(ask_mtime(&cx.src, src), ask_mtime(&cx.dst, dst))?;
+                server_times(job, &cx.src, src);
+                server_times(job, &cx.dst, dst);
                 asked = true;
             }
             Verdict::Ask(Need::Hash) => {

@@ -3,7 +3,7 @@
 //!
 //! New names have another order, so all entries of the source are held in memory.
 
-use crate::{Cx, ListOptions, list};
+use crate::{Cx, ListOptions, list, overlap::is_probe};
 use futures::{
     FutureExt as _, StreamExt as _,
     future::{BoxFuture, ready},
@@ -118,7 +118,18 @@ impl Names {
 
     /// The old name of what must have been listed.
     fn found(&self, op: &'static str, new: &Key) -> Result<Key> {
-        self.old(new).ok_or_else(|| Error::new(ErrorKind::NotFound, op, "the source has no such file").with_key(new))
+        let probe = || is_probe(new).then(|| self.beside(new));
+        let missing = || Error::new(ErrorKind::NotFound, op, "the source has no such file").with_key(new);
+        self.old(new).or_else(probe).ok_or_else(missing)
+    }
+
+    /// The key of what has no old name and lies beside files that have: in their directory.
+    fn beside(&self, new: &Key) -> Key {
+        let dir = new.parent();
+        let old = self.old.lock().unwrap_or_else(|e| e.into_inner());
+        let mut below = old.range(dir.clone()..).take_while(|(key, _)| key.as_bytes().starts_with(dir.as_bytes()));
+        let neighbour = below.find(|(key, _)| !key.is_dir() && key.parent() == dir);
+        new.leaf().below(neighbour.map_or(dir.clone(), |(_, old)| old.parent()).as_bytes())
     }
 }
 
@@ -268,7 +279,7 @@ impl Store for Source {
     }
 
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>> {
-        self.inner.write(key, spec)
+        self.inner.write(&self.names.beside(key), spec)
     }
 
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>> {

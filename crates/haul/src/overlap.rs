@@ -10,6 +10,15 @@ use haul_core::{
 use haul_store::{Domain, Store};
 use std::sync::Arc;
 
+/// Beginning of the name of a file that is put at one end of a move and looked for at the other; it says what it is to whoever finds
+/// one that a killed run has left.
+pub(crate) const PROBE: &str = "haul-is-this-one-place-";
+
+/// True for the key of such a file.
+pub(crate) fn is_probe(key: &Key) -> bool {
+    key.name().starts_with(PROBE.as_bytes())
+}
+
 /// In nanoseconds.
 const SECOND: u128 = 1_000_000_000;
 
@@ -18,15 +27,17 @@ const SECOND: u128 = 1_000_000_000;
 /// Errors: `Invalid`, saying which two of them it is and what to do.
 pub fn check(cx: &Cx, verb: Verb) -> Result<()> {
     let (s, d) = (cx.src.locator(), cx.dst.locator());
-    for (src, dst) in places(&cx.src, &cx.dst) {
-        if src == dst {
-            return invalid(format!("source and destination are the same: {s}"));
-        }
+    if is_one_place(cx) {
+        return invalid(format!("source and destination are the same: {s}"));
+    }
+    for (dst, src) in kept_in(&cx.dst, &cx.src) {
         if holds(&src, &dst, &cx.filter) {
             return invalid(format!(
                 "the destination {d} is inside the source {s}: exclude it with a filter, or choose another"
             ));
         }
+    }
+    for (src, dst) in kept_in(&cx.src, &cx.dst) {
         // A copy only adds below; a sync would delete the source, and a move put files over others that are yet to move.
         if verb != Verb::Copy && holds(&dst, &src, &cx.filter) {
             return invalid(format!("the source {s} is inside the destination {d}: exclude it with a filter"));
@@ -46,7 +57,7 @@ pub fn is_one_place(cx: &Cx) -> bool {
 /// Errors: `Invalid`, saying which two of them it is and what to do.
 pub fn check_beside(other: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filter) -> Result<()> {
     let filter = filter.for_destination();
-    if places(other, dst).iter().any(|(other, dst)| holds(dst, other, &filter)) {
+    if kept_in(other, dst).iter().any(|(other, dst)| holds(dst, other, &filter)) {
         let (s, d) = (other.locator(), dst.locator());
         return invalid(format!("the source {s} is inside the destination {d}: exclude it with a filter"));
     }
@@ -58,7 +69,7 @@ pub fn check_beside(other: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filte
 /// Errors: `Invalid`, saying in which of them it is and what to do.
 pub fn check_records(records: &Arc<dyn Store>, cx: &Cx) -> Result<()> {
     for (store, what) in [(&cx.src, "source"), (&cx.dst, "destination")] {
-        if places(records, store).iter().any(|(records, end)| holds(end, records, &cx.filter)) {
+        if kept_in(records, store).iter().any(|(records, end)| holds(end, records, &cx.filter)) {
             let (r, s) = (records.locator(), store.locator());
             return invalid(format!("the job's folder {r} is inside the {what} {s}: choose another place"));
         }
@@ -72,13 +83,14 @@ pub fn check_records(records: &Arc<dyn Store>, cx: &Cx) -> Result<()> {
 pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
     let Some(backup) = &cx.backup else { return Ok(()) };
     for (store, what) in [(&cx.dst, "destination"), (&cx.src, "source")] {
-        let places = places(backup, store);
+        let (places, kept) = (places(backup, store), kept_in(backup, store));
         // With a suffix, files can be kept beside their successors.
         let beside = what == "destination" && job.existing.backup_suffix.is_some();
         let overlap = |(kept, place): &(Vec<u8>, Vec<u8>)| {
             !(beside && kept == place) && (holds(place, kept, &cx.filter) || holds(kept, place, &cx.filter))
         };
-        if places.iter().any(overlap) {
+        let in_it = |(kept, place): &(Vec<u8>, Vec<u8>)| kept != place && holds(place, kept, &cx.filter);
+        if places.iter().any(overlap) || kept.iter().any(in_it) {
             let (b, s) = (backup.locator(), store.locator());
             return invalid(format!(
                 "--backup-dir {b} overlaps with the {what} {s}: choose one outside of it, or leave it out with a filter"
@@ -131,10 +143,11 @@ fn invalid(message: String) -> Result<()> {
 /// Where two stores of one domain are, as directories: in it, and on their devices, where a folder that is mounted twice is
 /// one.
 fn places(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (Some(a), Some(b)) = (&a.caps().domain, &b.caps().domain) else { return Vec::new() };
-    if a.name != b.name {
-        return Vec::new();
-    }
+    a.caps().domain.as_ref().map_or_else(Vec::new, |a| pairs(a, b.caps().domain.as_ref()))
+}
+
+fn pairs(a: &Domain, b: Option<&Domain>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let Some(b) = b.filter(|b| b.name == a.name) else { return Vec::new() };
     let on_devices = a.on_device.iter().zip(&b.on_device).map(|(a, b)| (as_dir(a), as_dir(b)));
     std::iter::once((as_dir(&a.place), as_dir(&b.place))).chain(on_devices).collect()
 }
@@ -142,6 +155,12 @@ fn places(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// True when `inner` is `outer` or in it, where the filter lets a job come.
 fn holds(outer: &[u8], inner: &[u8], filter: &Filter) -> bool {
     inner.strip_prefix(outer).is_some_and(|below| filter.descend(below))
+}
+
+/// Where `a` is beside where `b` is, and where what `a` rests on is: what is deleted or read there is its content in another form.
+fn kept_in(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let grounds = a.caps().rests_on.iter().flat_map(|ground| pairs(ground, b.caps().domain.as_ref()));
+    places(a, b).into_iter().chain(grounds).collect()
 }
 
 /// A place in a domain, with a slash at its end.

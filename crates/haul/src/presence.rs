@@ -350,7 +350,7 @@ impl Search {
         match self.store.stat(key).await {
             Ok(entry) if entry.is_dir() != key.is_dir() => Answer::Absent,
             Ok(entry) => Answer::There(entry),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Answer::Absent,
+            Err(e) if e.is_missing() => Answer::Absent,
             Err(error) if self.page.is_some() && error.retry() == Retry::Never => self.listed_instead(key, error).await,
             Err(error) => Answer::Unknown(Arc::new(error.with_key(key))),
         }

@@ -81,6 +81,9 @@ impl Renames {
     }
 
     async fn same(&self, cx: &Cx, rules: &Rules, src: &Entry, old: &Entry) -> Result<bool> {
+        if src.damaged || old.damaged {
+            return Ok(false);
+        }
         if self.by.leaf && src.key.leaf() != old.key.leaf() {
             return Ok(false);
         }

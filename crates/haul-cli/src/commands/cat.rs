@@ -98,6 +98,7 @@ impl Sink {
     }
 
     async fn file(&mut self, store: &Arc<dyn Store>, entry: &Entry, window: Window) -> Result<()> {
+        entry.undamaged()?;
         let Some(range) = range(window, entry.size) else { return Ok(()) };
         let wanted = range.end - range.start;
         let part = (wanted != entry.size).then_some(range);

@@ -74,11 +74,20 @@ pub async fn compare(
             failed.get_or_insert(error);
         }
     };
+    let sealed = options.content == Content::Sealed;
     let report = check(&job, &cx, options, &mut each).await;
     out.finish()?;
     events.map_or(Ok(()), |events| events.finish())?;
     if let Some(error) = failed {
         return Err(error).context("can't write the list of files");
+    }
+    if sealed && report.unhashed > 0 && report.unhashed >= report.matches {
+        let dst = &names.1;
+        tracing::error!(
+            "{dst}: no hash of an encrypted file could be had, so nothing is proved: use haul check --download"
+        );
+        conclude(&report, dst);
+        return Ok(Outcome::Exit(code::OTHER));
     }
     Ok(conclude(&report, &names.1))
 }
@@ -98,6 +107,7 @@ fn tell(checked: &Checked, names: &(String, String)) {
         (Found::Same, Some(Reason::Hash(algo))) => tracing::debug!(%key, "OK: same {algo}"),
         (Found::Same, _) => tracing::debug!(%key, "OK: same size"),
         (Found::Differs, Some(Reason::Hash(algo))) => tracing::error!(%key, "{algo} differ"),
+        (Found::Differs, Some(Reason::Damaged)) => tracing::error!(%key, "damaged, can't be compared"),
         (Found::Differs, _) => tracing::error!(%key, "sizes differ"),
         (Found::MissingAtDst, _) => tracing::error!(%key, "file not in {}", names.1),
         (Found::MissingAtSrc, _) => tracing::error!(%key, "file not in {}", names.0),

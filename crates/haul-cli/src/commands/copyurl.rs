@@ -227,7 +227,7 @@ fn name(found: &Found, args: &Args) -> Result<Key, Error> {
 async fn exists(dst: &Arc<dyn Store>, key: &Key) -> Result<bool, Error> {
     match dst.stat(key).await {
         Ok(_) => Ok(true),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => Ok(false),
+        Err(e) if e.is_missing() => Ok(false),
         Err(error) => Err(error),
     }
 }

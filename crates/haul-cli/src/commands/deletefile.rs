@@ -27,7 +27,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let entry = match store.stat(&key).await {
         Ok(entry) if entry.kind != Kind::Dir => entry,
         Ok(_) => return Err(missing().into()),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => return Err(missing().into()),
+        Err(e) if e.is_missing() => return Err(missing().into()),
         Err(e) => return Err(e.into()),
     };
     let mut failures = Failures::default();

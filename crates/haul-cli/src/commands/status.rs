@@ -316,6 +316,8 @@ fn reason(action: Action, why: Reason) -> &'static str {
         (_, Reason::Mtime | Reason::StoredAfterChange | Reason::Newer) => "time",
         (_, Reason::Hash(_)) => "hash",
         (_, Reason::Forced) => "forced",
+        (_, Reason::Unproved) => "unproved",
+        (_, Reason::Damaged) => "damaged",
         _ => "flag",
     }
 }

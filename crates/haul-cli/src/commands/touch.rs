@@ -11,7 +11,7 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul::{ListOptions, pipe};
-use haul_core::{Entry, ErrorKind, Key, Mtime};
+use haul_core::{Entry, Key, Mtime};
 use haul_store::{Store, WriteSpec};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use std::{
@@ -57,7 +57,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             }
             Ok(Outcome::Done)
         }
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+        Err(e) if e.is_missing() => {
             if is_folder(ctx, &args.path).await? {
                 return below(ctx, &args.path, time, args.recursive).await;
             }

@@ -1,6 +1,7 @@
 //! Encrypted remotes beside rclone: either program reads what the other wrote, in each mode, on disk and on S3.
 
 use haul_testkit::{
+    cloudsim::Cloudsim,
     folder::{self, Tree, assert_same, files, link, noise, set_mtime, write},
     lab::{Lab, Ran},
     minio::Minio,
@@ -190,7 +191,7 @@ fn on_s3_it_is_a_remote_like_any_other() {
     // Inside the service, without a byte through here.
     let moved = run(&["move", "secret:up", "secret:moved", "-v", "--stats=0"]).ok();
     assert!(moved.err.contains("by the file system or the service itself"), "{}", moved.err);
-    assert_eq!(lab.haul(&["lsf", "-R", "--files-only", "secret:up"]).ok().out, "");
+    assert_eq!(lab.haul(&["lsf", "-R", "--files-only", "secret:up"]).code(3).out, "", "nothing is left");
     run(&["copy", "secret:moved", "@back"]).ok();
     assert_same(&folder::read(&lab.path("back")), &folder::read(&src), "back again");
     let read = |args: &[&str]| lab.haul_command(args).output().unwrap().stdout;
@@ -225,4 +226,88 @@ fn parts_of_one_size_are_put_together() {
     if lab.has_rclone() {
         lab.rclone(&["check", "@src", "secret:", "--download"]).ok();
     }
+}
+
+/// The encrypted files would be taken for extra, or encrypted once more.
+#[test]
+fn a_place_that_holds_the_encrypted_files_is_no_other_end() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/f"), b"content", TIME);
+    make(&lab, "c", lab.path("whole/enc").to_str().unwrap(), &[]);
+    lab.haul(&["copy", "@src", "c:"]).ok();
+    let before = tree(&lab, "whole");
+    for (args, words) in [
+        (&["sync", "c:", "@whole"][..], "is inside the destination"),
+        (&["sync", "c:", "@whole", "--delete-before"], "is inside the destination"),
+        (&["move", "c:", "@whole/enc"], "is inside the destination"),
+        (&["copy", "@whole", "c:"], "is inside the source"),
+        (&["move", "@whole", "c:d"], "is inside the source"),
+    ] {
+        let ran = lab.haul(args);
+        assert!(ran.code != 0 && ran.err.contains(words), "{args:?}: {}", ran.err);
+        assert_same(&before, &tree(&lab, "whole"), "nothing was touched");
+    }
+    // Beside the encrypted files there may be others.
+    write(&lab.path("whole/enc/plain/f"), b"plain", TIME);
+    lab.haul(&["sync", "@whole/enc/plain", "c:there"]).ok();
+    fs::remove_dir_all(lab.path("whole/enc/plain")).unwrap();
+    lab.haul(&["purge", "c:there"]).ok();
+    // What is left out by a filter is in nobody's way.
+    lab.haul(&["sync", "c:", "@whole", "--exclude=/enc/**"]).ok();
+    assert_eq!(fs::read(lab.path("whole/f")).unwrap(), b"content");
+    lab.haul(&["check", "@src", "c:", "--download"]).ok();
+}
+
+#[test]
+fn what_was_cut_off_is_replaced_and_never_read() {
+    let lab = Lab::new(HAUL);
+    for name in ["d/a", "d/b"] {
+        write(&lab.path("src").join(name), &noise(1, 1000), TIME);
+    }
+    make(&lab, "c", lab.path("enc").to_str().unwrap(), &["filename_encryption=off"]);
+    lab.haul(&["copy", "@src", "c:"]).ok();
+    lab.haul(&["copy", "c:d", "c:mirror"]).ok();
+    for size in [0, 40] {
+        let file = fs::OpenOptions::new().write(true).open(lab.path("enc/d/a.bin")).unwrap();
+        file.set_len(size).unwrap();
+        let ran = lab.haul(&["lsf", "-R", "--files-only", "c:"]).ok();
+        assert_eq!(ran.out, "d/a\nd/b\nmirror/a\nmirror/b\n");
+        assert!(ran.err.contains("d/a: no encrypted file has this size"), "{}", ran.err);
+        lab.haul(&["check", "@src/d", "c:d"]).code(1);
+        let ran = lab.haul(&["copy", "c:", "@back"]).code(1);
+        assert!(ran.err.contains("it was cut off") && !lab.path("back/d/a").exists(), "{}", ran.err);
+        let ran = lab.haul(&["cat", "c:d/a"]).code(1);
+        assert!(ran.out.is_empty() && ran.err.contains("its content is lost or was cut off"), "{}", ran.err);
+        // Nor does it replace a copy that is whole.
+        lab.haul(&["sync", "c:d", "c:mirror"]).code(1);
+        lab.haul(&["check", "@src/d", "c:mirror", "--download"]).ok();
+        // With a sync nothing is missing afterwards, and what is extra goes although a neighbour is damaged.
+        fs::copy(lab.path("enc/d/b.bin"), lab.path("enc/d/extra.bin")).unwrap();
+        lab.haul(&["sync", "@src/d", "c:d"]).ok();
+        lab.haul(&["check", "@src/d", "c:d", "--download"]).ok();
+    }
+    fs::write(lab.path("enc/d/a.bin"), b"").unwrap();
+    lab.haul(&["deletefile", "c:d/a"]).ok();
+    assert!(!lab.path("enc/d/a.bin").exists());
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_error_on_a_bucket_too() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("src/r/x/f"), b"content", TIME);
+    let (cloud, args) = (Cloudsim::with(&[("bucket", "bkt")]), ["password=another horse", "password2=battery staple"]);
+    lab.remote("m", &cloud.endpoint());
+    make(&lab, "c", "m:bkt/enc", &[]);
+    let wrong = [&["config", "create", "w", "crypt", "remote=m:bkt/enc"], &args[..]].concat();
+    lab.haul(&wrong).ok();
+    lab.haul(&["copy", "@src", "c:"]).ok();
+    for there in ["c:none", "c:r/none", "w:r/x"] {
+        for args in [&["copy", there, "@out"][..], &["ls", there], &["check", there, "@src"], &["size", there]] {
+            let ran = lab.haul(args);
+            assert_eq!(ran.code, 3, "{args:?}: {}", ran.err);
+        }
+    }
+    // A destination may be new.
+    lab.haul(&["sync", "@src", "c:new/place"]).ok();
+    lab.haul(&["check", "@src", "c:new/place", "--download"]).ok();
 }

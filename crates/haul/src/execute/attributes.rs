@@ -25,9 +25,9 @@ impl Executor {
                     self.ledger.count_unkept(unkept);
                     due.tell(found, &self.ledger);
                     if found.any() {
-                        self.touched(due.to, found);
+                        self.touched(due.to.clone(), found);
                     }
-                    self.kept(&due.src, due.why);
+                    self.kept(&due.src, &due.to, due.why);
                 }
                 Err(error) => due.failed(error, &self.ledger),
             }
@@ -92,7 +92,7 @@ impl Executor {
 
     fn dressed(&self, src: &Entry, to: &Key, new: bool, keep: Option<Arc<Keep>>) -> Option<AttributesItem> {
         keep.as_ref()?;
-        let item = self.attributes.item(src, to, self.mover.set_time(src).or(src.mtime));
+        let item = self.attributes.item(src, to, self.mover.time(src));
         Some(AttributesItem { keep, new, ..item })
     }
 

@@ -214,7 +214,7 @@ impl Executor {
 
     async fn clear_stage(&self, stage: &Key) -> Result<()> {
         // Where the source has such a directory too, it may be somebody's own.
-        let absent = |error: Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound);
+        let absent = |error: Error| error.is_missing();
         if !self.cx.src.stat(stage).await.is_err_and(absent) {
             return Ok(());
         }

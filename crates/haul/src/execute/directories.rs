@@ -93,7 +93,7 @@ impl Executor {
     async fn see_prefix(&self) -> Result<()> {
         let root = Key::new("");
         match self.cx.dst.stat(&root).await {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+            Err(error) if error.is_missing() => {}
             _ => return Ok(()),
         }
         match self.cx.src.stat(&root).await {

@@ -52,7 +52,7 @@ impl Executor {
                     }
                 }
                 (Action::Refuse, _) => self.ledger.error(forbidden(&src.key)),
-                (Action::Keep, _) => self.kept(&src, why),
+                (Action::Keep, _) => self.kept(&src, &src.key, why),
                 _ => {}
             }
         }

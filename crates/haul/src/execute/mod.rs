@@ -14,6 +14,7 @@ mod full;
 mod linker;
 mod moved;
 mod pending;
+mod places;
 mod starts;
 mod transfers;
 mod way;
@@ -28,6 +29,7 @@ use crate::{
     known::Index,
     ledger::Ledger,
     looks::Due,
+    overlap::is_probe,
     part::{Large, Reins},
     plan::{Outlet, Planner, Walked, forbidden},
     transfer::{Mover, Order},
@@ -139,6 +141,13 @@ impl Executor {
 
     /// Does a step, or hands it to the part that does it.
     async fn take(self: &Arc<Self>, step: Step, orders: &Orders) {
+        if self.job.moves() && step.src.as_ref().is_some_and(|src| is_probe(&src.key)) {
+            return;
+        }
+        // The other end may have the only copy.
+        if let Some(Err(error)) = step.src.as_ref().filter(|_| !step.why.is_left_alone()).map(Entry::undamaged) {
+            return self.ledger.error(error);
+        }
         match step.action {
             _ if step.is_dir() => Box::pin(self.directory(step)).await,
             Action::Delete => Box::pin(self.deleter.take(step)).await,
@@ -184,7 +193,7 @@ impl Executor {
         let Step { action, src: Some(src), dst, why, look, .. } = step else { return };
         match action {
             Action::Keep if look => Box::pin(send_due(Due { src, to, why, decided: false }, orders)).await,
-            Action::Keep => self.kept(&src, why),
+            Action::Keep => self.kept(&src, &to, why),
             Action::Copy if !aside && let Some(reins) = self.wants_large(&src) => {
                 reins.leave(Large { src, replaced: dst });
             }
@@ -253,13 +262,13 @@ impl Executor {
     }
 
     /// Counts an unchanged file. A move still deletes its source.
-    fn kept(&self, src: &Entry, why: Reason) {
+    fn kept(&self, src: &Entry, to: &Key, why: Reason) {
         self.ledger.report().totals.unchanged += 1;
         if !self.job.moves() || why.is_left_alone() {
             return;
         }
         if self.consent.to("delete", &src.key) {
-            self.moved.push(src.clone().into());
+            self.moved.found(src.clone().into(), to);
         }
     }
 
@@ -275,8 +284,8 @@ impl Executor {
         let meta = meta.and_then(|_| crate::transfer::meta(&self.job, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
-                self.touched(to, Differs { mtime: true, ..Differs::default() });
-                self.kept(&src, Reason::Mtime);
+                self.touched(to.clone(), Differs { mtime: true, ..Differs::default() });
+                self.kept(&src, &to, Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.send(self.order(src, to, dst), orders).await,
             Err(error) => {

@@ -1,39 +1,63 @@
 //! The sources of a move: each is deleted once it is proved to be at the destination, at exactly the version that arrived. They go in
 //! batches.
 
+use super::places;
 use crate::{
     cx::Cx,
     ledger::Ledger,
     presence::{self, Answer},
     spool::Gone,
 };
+use futures::{StreamExt as _, future::BoxFuture, stream};
 use haul_core::{Error, ErrorKind, Key, Side, event::Event, job::Job};
-use haul_store::Store;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// Directories whose proofs are remembered.
+const REMEMBERED: usize = 100_000;
+/// Proofs at once.
+const PROOFS: usize = 16;
 
 /// Moved sources, those that wait to be deleted.
 pub(crate) struct MovedSources {
-    src: Arc<dyn Store>,
+    cx: Cx,
     ledger: Arc<Ledger>,
     /// Questions at once; `None` lets the store choose.
     at_once: Option<usize>,
-    waiting: Mutex<Vec<Gone>>,
+    waiting: Mutex<Vec<Moved>>,
+    /// Directories of the source of which it is proved that those of the destination are others, or not. Each by itself: one below may
+    /// be a mount.
+    two_places: tokio::sync::Mutex<BTreeMap<Key, bool>>,
+}
+
+/// A source whose content is at the destination.
+struct Moved {
+    source: Gone,
+    /// Where it was found, or a file that it replaced.
+    found: Option<Key>,
 }
 
 impl MovedSources {
     /// None waits yet.
     pub fn new(job: &Job, cx: &Cx, ledger: &Arc<Ledger>) -> MovedSources {
-        let (src, ledger) = (cx.src.clone(), ledger.clone());
-        MovedSources { src, ledger, at_once: job.pace.checkers, waiting: Mutex::default() }
+        let (cx, ledger, at_once) = (cx.clone(), ledger.clone(), job.pace.checkers);
+        MovedSources { cx, ledger, at_once, waiting: Mutex::default(), two_places: tokio::sync::Mutex::default() }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Gone>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Moved>> {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// One that is at the destination, in the version that is there.
-    pub fn push(&self, moved: Gone) {
-        self.waiting().push(moved);
+    /// One that was brought to the destination, in the version that is there.
+    pub fn push(&self, source: Gone) {
+        self.waiting().push(Moved { source, found: None });
+    }
+
+    /// One that was found at the destination, or replaced what was found there.
+    pub fn found(&self, source: Gone, to: &Key) {
+        self.waiting().push(Moved { source, found: Some(to.clone()) });
     }
 
     /// Counts and tells one that is no more, as it was renamed to where it is now.
@@ -46,14 +70,15 @@ impl MovedSources {
     pub async fn delete(&self, all: bool) {
         let moved = {
             let mut waiting = self.waiting();
-            if waiting.is_empty() || (!all && waiting.len() < self.src.caps().delete_batch) {
+            if waiting.is_empty() || (!all && waiting.len() < self.cx.src.caps().delete_batch) {
                 return;
             }
             std::mem::take(&mut *waiting)
         };
+        let moved = self.of_two_places(moved).await;
         let moved = self.still_there(moved).await;
         let request = moved.iter().map(|moved| (moved.key.clone(), moved.version.clone())).collect();
-        for (moved, answer) in moved.iter().zip(self.src.delete(request).await) {
+        for (moved, answer) in moved.iter().zip(self.cx.src.delete(request).await) {
             match answer {
                 Ok(()) => self.renamed(&moved.key, moved.size),
                 Err(error) => self.ledger.error(error.with_key(&moved.key)),
@@ -61,22 +86,60 @@ impl MovedSources {
         }
     }
 
+    /// Keeps only those moved sources that aren't the destination's own files, reached in another way.
+    async fn of_two_places(&self, moved: Vec<Moved>) -> Vec<Gone> {
+        let found = moved.iter().filter_map(|moved| Some((moved.source.key.clone(), moved.found.clone()?)));
+        let one = self.in_one_place(found.collect()).await;
+        let apart = |moved: &Moved| moved.found.is_none() || !one.contains(&moved.source.key.parent());
+        moved.into_iter().filter(apart).map(|moved| moved.source).collect()
+    }
+
+    /// The directories of these files of the source, each with its key at the destination, that aren't proved to be others there. That
+    /// is told once for each.
+    pub async fn in_one_place(&self, files: Vec<(Key, Key)>) -> BTreeSet<Key> {
+        if files.is_empty() {
+            return BTreeSet::new();
+        }
+        let mut known = self.two_places.lock().await;
+        if known.len() > REMEMBERED {
+            known.clear();
+        }
+        let (mut all, mut asked) = (BTreeSet::new(), Vec::new());
+        for (from, to) in files {
+            let dir = from.parent();
+            if all.insert(dir.clone()) && !known.contains_key(&dir) {
+                asked.push(self.proof(dir, from, to));
+            }
+        }
+        let proofs: Vec<(Key, bool)> = stream::iter(asked).buffer_unordered(PROOFS).collect().await;
+        known.extend(proofs);
+        all.retain(|dir| known.get(dir) != Some(&true));
+        all
+    }
+
+    fn proof(&self, dir: Key, from: Key, to: Key) -> BoxFuture<'_, (Key, bool)> {
+        Box::pin(async move {
+            let proved = places::are_two(&self.cx, &from, &to).await;
+            (dir, proved.map_err(|error| self.ledger.error(error)).is_ok())
+        })
+    }
+
     /// Keeps only those moved sources that may be deleted. A store that deletes whatever has the name is asked first whether it is
     /// still the version that was copied: anything newer would be the only copy.
     async fn still_there(&self, mut moved: Vec<Gone>) -> Vec<Gone> {
-        if self.src.caps().deletes_version {
+        if self.cx.src.caps().deletes_version {
             return moved;
         }
         moved.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let keys = moved.iter().map(|moved| moved.key.clone()).collect();
         let options = presence::Options { method: None, at_once: self.at_once };
-        let found = presence::find(&self.src, keys, options).await;
+        let found = presence::find(&self.cx.src, keys, options).await;
         let mut may_go = Vec::with_capacity(moved.len());
         for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
             let copied = &moved.version;
             let now = match answer {
                 // Not every service lists encrypted content under the ETag that it gives to those who ask.
-                Answer::There(now) if copied.is_some() && now.version != *copied => self.src.stat(&key).await,
+                Answer::There(now) if copied.is_some() && now.version != *copied => self.cx.src.stat(&key).await,
                 Answer::Unknown(error) => Err(error.to_report()),
                 // A file that is missing by now counts as deleted.
                 Answer::There(_) | Answer::Absent | Answer::NotAsked => {
@@ -104,25 +167,38 @@ mod tests {
     use bytes::Bytes;
     use haul_core::event::NoSink;
     use haul_mem::MemStore;
-    use haul_store::{Late, Payload, WriteSpec};
+    use haul_store::{Late, Meters, Payload, WriteSpec};
 
     /// Sources in a store that deletes whatever has the name, by as many as go in a batch.
     async fn moved(delete_batch: usize, keys: &[&str]) -> MovedSources {
         let store = MemStore::new().with_caps(|caps| {
             (caps.deletes_version, caps.delete_batch) = (false, delete_batch);
         });
-        let src: Arc<dyn Store> = Arc::new(store);
-        let ledger = Arc::new(Ledger::new(Arc::new(NoSink), Cancel::default(), Arc::default(), false));
-        let moved = MovedSources { src, ledger, at_once: None, waiting: Mutex::default() };
+        let cx = Cx {
+            src: Arc::new(store),
+            dst: Arc::new(MemStore::new()),
+            backup: None,
+            compare_dest: vec![],
+            copy_dest: vec![],
+            filter: Arc::default(),
+            sink: Arc::new(NoSink),
+            meters: Arc::new(Meters::default()),
+            cancel: Cancel::default(),
+            confirm: None,
+            journal: None,
+            known: crate::index::Known::default(),
+        };
+        let ledger = Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), false));
+        let moved = MovedSources::new(&Job::default(), &cx, &ledger);
         for key in keys {
             put(&moved, key, "moved").await;
-            moved.push(moved.src.stat(&Key::new(*key)).await.unwrap().into());
+            moved.push(moved.cx.src.stat(&Key::new(*key)).await.unwrap().into());
         }
         moved
     }
 
     async fn put(moved: &MovedSources, key: &str, text: &'static str) {
-        let upload = moved.src.write(&Key::new(key), WriteSpec::default()).await.unwrap();
+        let upload = moved.cx.src.write(&Key::new(key), WriteSpec::default()).await.unwrap();
         let part = upload.part(0, 0, Payload::from(Bytes::from(text))).await.unwrap();
         upload.publish(vec![part], Late::default()).await.unwrap();
     }
@@ -130,7 +206,7 @@ mod tests {
     async fn left(moved: &MovedSources, keys: &[&str]) -> Vec<bool> {
         let mut left = Vec::new();
         for key in keys {
-            left.push(moved.src.stat(&Key::new(*key)).await.is_ok());
+            left.push(moved.cx.src.stat(&Key::new(*key)).await.is_ok());
         }
         left
     }
@@ -146,6 +222,25 @@ mod tests {
         let full = moved(2, &keys).await;
         full.delete(false).await;
         assert_eq!(left(&full, &keys).await, [false, false]);
+    }
+
+    #[tokio::test]
+    async fn what_was_found_there_goes_only_if_that_is_another_place() {
+        for one in [false, true] {
+            let mut sources = moved(9, &[]).await;
+            let (here, other) = (MemStore::new(), MemStore::new());
+            let there = if one { here.clone() } else { other };
+            (sources.cx.src, sources.cx.dst) = (Arc::new(here), Arc::new(there));
+            for key in ["brought", "found"] {
+                put(&sources, key, "content").await;
+            }
+            let stat = async |key: &str| Gone::from(sources.cx.src.stat(&Key::new(key)).await.unwrap());
+            sources.push(stat("brought").await);
+            sources.found(stat("found").await, &Key::new("found"));
+            sources.delete(true).await;
+            assert_eq!(left(&sources, &["brought", "found"]).await, [false, one]);
+            assert_eq!(sources.ledger.report().error_count, u64::from(one));
+        }
     }
 
     #[tokio::test]

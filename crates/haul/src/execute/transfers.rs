@@ -154,6 +154,9 @@ impl Executor {
     /// Has the destination's store copy files.
     async fn by_server(&self, mut batch: Vec<Order>, claim: &Claim) {
         let how = if self.renames(&batch) { CopyHow::Rename } else { CopyHow::Copy };
+        if how == CopyHow::Rename {
+            batch = self.without_own(batch).await;
+        }
         let answers = self.mover.bring_by_server(&mut batch, how).await;
         for (order, answer) in batch.iter_mut().zip(answers) {
             if answer.is_err() {
@@ -192,6 +195,18 @@ impl Executor {
             }
             brought => brought,
         }
+    }
+
+    /// Leaves out what is to replace a file that may be the source itself, reached in another way: renamed onto itself it could be lost.
+    async fn without_own(&self, batch: Vec<Order>) -> Vec<Order> {
+        let replace = batch.iter().filter(|order| order.replaced.is_some());
+        let one =
+            self.moved.in_one_place(replace.map(|order| (order.src.key.clone(), order.to.clone())).collect()).await;
+        let own = |order: &Order| order.replaced.is_some() && one.contains(&order.src.key.parent());
+        let (own, apart): (Vec<Order>, Vec<Order>) = batch.into_iter().partition(own);
+        // Why was told.
+        own.iter().for_each(|order| self.ended(order, Err(cancelled())));
+        apart
     }
 
     /// True when these files may be moved by renaming. Not if they wait for their names (until then the source must stay), nor if
@@ -271,7 +286,11 @@ impl Executor {
         if self.job.moves() && arrived.renamed {
             self.moved.renamed(&order.src.key, order.src.size);
         } else if self.job.moves() {
-            self.moved.push(Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version });
+            let gone = Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version };
+            match &order.replaced {
+                Some(_) => self.moved.found(gone, &order.to),
+                None => self.moved.push(gone),
+            }
         }
     }
 }

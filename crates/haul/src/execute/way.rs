@@ -64,7 +64,7 @@ impl Executor {
     async fn is_link(&self, dir: &Key) -> bool {
         match self.cx.dst.stat(&Key::symlink(dir.path())).await {
             Ok(entry) => entry.kind == Kind::Symlink,
-            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound),
+            Err(error) => !error.is_missing(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Executor {
     async fn clear_link(&self, link: &Key) -> Result<()> {
         let there = match self.cx.dst.stat(link).await {
             Ok(there) if there.kind == Kind::Symlink => there,
-            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+            Err(error) if !error.is_missing() => {
                 return Err(error.with_key(link));
             }
             // It went meanwhile.

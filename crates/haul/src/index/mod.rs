@@ -13,7 +13,7 @@ mod remote;
 mod section;
 mod verify;
 
-pub(crate) use audit::{Wrong, agree};
+pub(crate) use audit::{Wrong, agree, random};
 pub use files::now;
 pub use hashes::FileHashes;
 pub(crate) use join::{Candidate, Matcher, Settles, Use};

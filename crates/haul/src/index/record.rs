@@ -24,8 +24,11 @@ pub struct Fact {
     pub minute: u32,
 }
 
-/// The record of an entry.
+/// The record of an entry. Of one whose content is damaged nothing is kept: it isn't what it seems to be.
 pub fn write(entry: &Entry, minute: u32) -> Box<[u8]> {
+    if entry.damaged {
+        return FORGOTTEN.into();
+    }
     let mut out = vec![THERE];
     put(&mut out, minute.into());
     put(&mut out, entry.size);

@@ -83,7 +83,7 @@ impl Planner {
         match (there, here) {
             (Ok(there), Ok(here)) if overlap::one_file(&self.cx, &here, to, &there) => return same(),
             (Ok(_), Ok(_)) => {}
-            (Err(error), Ok(_)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+            (Err(error), Ok(_)) if error.is_missing() => {}
             (Err(error), Ok(_)) => return Err(error.with_key(to)),
             // The source is missing: that says nothing about the other files.
             (_, Err(error)) => return Err(error.with_key(&src.key)),

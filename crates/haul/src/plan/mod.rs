@@ -518,7 +518,7 @@ impl Planner {
     async fn ask_dst(&self, src: Entry, out: impl Outlet) {
         let dst = match self.cx.dst.stat(&src.key).await {
             Ok(dst) => Some(dst),
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+            Err(e) if e.is_missing() => {
                 self.index.is_absent(&src.key);
                 None
             }

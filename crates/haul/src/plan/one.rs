@@ -2,7 +2,7 @@
 
 use super::{Outlet, Planner};
 use haul_core::{
-    ErrorKind, Key, Result, Side,
+    Key, Result, Side,
     event::{Event, LeftOut},
     job::Lookup,
     plan::Step,
@@ -31,7 +31,7 @@ impl Planner {
             false => match self.cx.dst.stat(to).await {
                 Ok(entry) if !entry.is_dir() => Some(entry),
                 Ok(_) => None,
-                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {
+                Err(e) if e.is_missing() => {
                     self.index.is_absent(to);
                     None
                 }

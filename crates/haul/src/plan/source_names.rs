@@ -2,7 +2,7 @@
 //! once for each directory in which the destination has more, not for each of those names.
 
 use futures::StreamExt as _;
-use haul_core::{ErrorKind, Key, Listed};
+use haul_core::{Key, Listed};
 use haul_store::{ListRequest, Store};
 use std::{collections::HashSet, hash::BuildHasher as _, hash::RandomState, sync::Arc};
 use tokio::sync::Mutex;
@@ -49,8 +49,7 @@ impl SourceNames {
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => held.extend(entries.iter().map(|entry| self.number(entry.key.path()))),
-                Listed::Failed { error, .. }
-                    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound) => {}
+                Listed::Failed { error, .. } if error.is_missing() => {}
                 Listed::Failed { .. } => return None,
                 Listed::Vanished(_) => {}
                 Listed::End => return Some(held),

@@ -21,6 +21,7 @@ use crate::{
     backup::Backup,
     budget::{Budget, Claim},
     cx::cancelled,
+    decide,
 };
 use delta::Delta;
 use haul_core::{
@@ -433,10 +434,11 @@ impl Mover {
         self.job.links.source
     }
 
-    /// The time that a file gets whatever its source's is.
-    pub(crate) fn set_time(&self, facts: &Entry) -> Option<Mtime> {
+    /// The time that a file gets: its source's, unless the job says another.
+    pub(crate) fn time(&self, facts: &Entry) -> Option<Mtime> {
         let attributes = &self.job.attributes;
-        attributes.set_time.or(attributes.omit_link_times.filter(|_| facts.is_symlink()))
+        let set = attributes.set_time.or(attributes.omit_link_times.filter(|_| facts.is_symlink()));
+        set.or_else(|| decide::server_time(&self.job, &self.cx.src, facts)).or(facts.mtime)
     }
 
     /// How the file is written: what may be there, which times and metadata go along.
@@ -453,7 +455,7 @@ impl Mover {
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
-            mtime: self.set_time(facts).or(facts.mtime),
+            mtime: self.time(facts),
             meta: meta(&self.job, facts),
             hashes: facts.hashes.clone(),
             inplace: self.writes_in_place(order),

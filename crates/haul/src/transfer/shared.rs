@@ -330,7 +330,7 @@ impl Sharing {
         {
             return false;
         }
-        let time = self.mover.set_time(&file.src).or(file.src.mtime);
+        let time = self.mover.time(&file.src);
         let precision = dst.caps().mtime.map(|precision| precision.as_nanos() as i128);
         let same_time = |entry: &Entry| {
             let both = time.zip(entry.mtime).zip(precision);

@@ -1,0 +1,97 @@
+//! What indexes name and isn't there: found by comparing them with listings.
+
+use super::{
+    index::{Facts, Indexes, Place},
+    keys::{plain_key, tar_key},
+    merge::Merge,
+};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
+use haul_core::{Key, Mtime, Result};
+use haul_store::Store;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// Questions at once.
+const AT_ONCE: usize = 16;
+
+/// What indexes name and isn't there, or is too short for what they say: a person deleted it, or a disk lost it. Its files are damaged.
+#[derive(Default)]
+pub struct Missing {
+    /// Keys below the wrapped root, and how many bytes there should be at least.
+    keys: BTreeMap<Key, u64>,
+    /// The files that aren't packed were listed.
+    pub knows_files: bool,
+}
+
+impl Missing {
+    /// True where the content of a file isn't there. `full` is its key in all packs.
+    pub fn holds(&self, full: &[u8], place: &Place) -> bool {
+        let key = || match place {
+            Place::Packed { pack, .. } => tar_key(pack),
+            Place::Plain { folder } => plain_key(folder, full),
+        };
+        !self.is_empty() && self.keys.contains_key(&key())
+    }
+
+    /// True where all is there.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// What `indexes` name and the listings lack; `files` are those that aren't packed, unless they weren't listed.
+    pub fn of(indexes: &Indexes, tars: &BTreeMap<String, Tar>, files: Option<&HashMap<Key, u64>>) -> Missing {
+        let mut missing = Missing { keys: BTreeMap::new(), knows_files: files.is_some() };
+        for (pack, end) in indexes.iter().flat_map(|index| index.packs()) {
+            if tars.get(pack).is_none_or(|tar| tar.size < end) {
+                missing.keys.insert(tar_key(pack), end);
+            }
+        }
+        let Some(files) = files else { return missing };
+        for (full, facts) in Merge::new(indexes.clone(), b"") {
+            if let Some(Facts { place: Place::Plain { folder }, size, .. }) = facts {
+                let key = plain_key(&folder, &full);
+                if files.get(&key).is_none_or(|there| *there < size) {
+                    missing.keys.insert(key, size);
+                }
+            }
+        }
+        missing
+    }
+
+    /// What is missing when it is asked for, too: a store may list a name in another spelling, or leave out what it gives.
+    ///
+    /// Errors: those of asking.
+    pub async fn confirmed(&self, inner: &Arc<dyn Store>) -> Result<Missing> {
+        let asked: Vec<BoxFuture<'_, Result<Option<(Key, u64)>>>> =
+            self.keys.iter().map(|(key, size)| lacks(inner, key, *size).boxed()).collect();
+        let gone: Vec<Option<(Key, u64)>> = stream::iter(asked).buffer_unordered(AT_ONCE).try_collect().await?;
+        Ok(Missing { keys: gone.into_iter().flatten().collect(), knows_files: self.knows_files })
+    }
+
+    /// Says so, a line each.
+    pub fn tell(&self) {
+        for key in self.keys.keys() {
+            tracing::warn!("{key}: it is gone or was cut off: what it held is damaged");
+        }
+    }
+}
+
+/// The key, if there aren't so many bytes.
+async fn lacks(inner: &Arc<dyn Store>, key: &Key, size: u64) -> Result<Option<(Key, u64)>> {
+    let lacks = match inner.stat(key).await {
+        Err(error) if error.is_missing() => true,
+        there => there.map_err(|error| error.with_key(key))?.size < size,
+    };
+    Ok(lacks.then(|| (key.clone(), size)))
+}
+
+/// A pack.
+#[derive(Clone, Copy)]
+pub struct Tar {
+    /// When it was stored, by the store's clock, where that is known.
+    pub stored: Option<Mtime>,
+    /// Bytes.
+    pub size: u64,
+}

@@ -1,0 +1,128 @@
+//! Proof that the two ends of a move are two places. What a move finds at its destination already, it deletes at the source: where both are
+//! one place, reached in two ways (a shared file system and another node behind SSH, a directory and the server that gives it out),
+//! that would be everything. So before the first such file goes, a file that nobody else has is put at one end and looked for at
+//! the other.
+
+use crate::{Cx, index::random, overlap::PROBE};
+use bytes::Bytes;
+use haul_core::{Error, ErrorKind, Key, Result};
+use haul_store::{Late, Payload, Store, WriteSpec};
+use std::sync::Arc;
+
+/// Proves that the file `from` of the source isn't the file `to` of the destination, by what is put beside either.
+///
+/// Errors: `Invalid` where both are one; those of asking, and of writing at both ends.
+pub async fn are_two(cx: &Cx, from: &Key, to: &Key) -> Result<()> {
+    let name = format!("{PROBE}{:016x}", random(None));
+    let src = (&cx.src, Key::new(&name).below(from.parent().as_bytes()));
+    let dst = (&cx.dst, Key::new(&name).below(to.parent().as_bytes()));
+    // A move must be able to delete at its source; at its destination it may be allowed to write alone.
+    let seen = match shows(&src, &dst).await {
+        // A server may remember for minutes what is in a directory. A disk doesn't.
+        Ok(false) if cx.src.caps().files && cx.dst.caps().dirs && !cx.dst.caps().files => {
+            shows(&dst, &src).await.unwrap_or(false)
+        }
+        Err(Unproved::Refused(_)) => shows(&dst, &src).await.map_err(Unproved::into_error)?,
+        seen => seen.map_err(Unproved::into_error)?,
+    };
+    if seen {
+        let message = "source and destination are one place, reached in two ways: moving would delete what is there";
+        return Err(Error::new(ErrorKind::Invalid, "move", message).with_key(from));
+    }
+    Ok(())
+}
+
+/// One end, and the key of the file there.
+type End<'a> = (&'a Arc<dyn Store>, Key);
+
+enum Unproved {
+    /// The file can't be put there.
+    Refused(Error),
+    /// The other end gives no answer.
+    Unanswered(Error),
+}
+
+impl Unproved {
+    fn into_error(self) -> Error {
+        let (Unproved::Refused(error) | Unproved::Unanswered(error)) = self;
+        error
+    }
+}
+
+/// Puts the file at one end, and says whether the other shows it.
+async fn shows((writer, key): &End<'_>, (other, there): &End<'_>) -> Result<bool, Unproved> {
+    put(writer, key).await.map_err(|error| Unproved::Refused(error.with_key(key)))?;
+    let found = other.stat(there).await;
+    for gone in writer.delete(vec![(key.clone(), None)]).await {
+        if let Err(error) = gone {
+            tracing::warn!("{key}: it could not be deleted and stays: {error}");
+        }
+    }
+    match found {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_missing() => Ok(false),
+        Err(error) => Err(Unproved::Unanswered(error.with_key(there))),
+    }
+}
+
+async fn put(store: &Arc<dyn Store>, key: &Key) -> Result<()> {
+    let bytes = Bytes::from_static(b"haul asks whether two remotes are one place. This can be deleted.\n");
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..WriteSpec::default() };
+    let upload = store.write(key, spec).await?;
+    let part = upload.part(0, 0, Payload::from(bytes)).await?;
+    match upload.publish(vec![part], Late::default()).await {
+        Ok(_) => Ok(()),
+        Err(unpublished) => {
+            if let Err(left) = unpublished.upload.abort().await {
+                tracing::debug!(%left, "what was begun stays");
+            }
+            Err(unpublished.error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cancel, index::Known};
+    use futures::StreamExt as _;
+    use haul_core::event::NoSink;
+    use haul_mem::MemStore;
+    use haul_store::{ListRequest, Meters};
+
+    fn cx(src: MemStore, dst: MemStore) -> Cx {
+        Cx {
+            src: Arc::new(src),
+            dst: Arc::new(dst),
+            backup: None,
+            compare_dest: vec![],
+            copy_dest: vec![],
+            filter: Arc::default(),
+            sink: Arc::new(NoSink),
+            meters: Arc::new(Meters::default()),
+            cancel: Cancel::default(),
+            confirm: None,
+            journal: None,
+            known: Known::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn one_place_is_known_by_what_is_put_there_and_nothing_stays() {
+        let (one, other) = (MemStore::new(), MemStore::new());
+        let (key, moved) = (Key::new("d/f"), Key::new("e/g"));
+        let at = |store: &MemStore| cx(one.clone(), store.clone());
+        let error = are_two(&at(&one), &key, &key).await.unwrap_err();
+        assert_eq!((error.kind(), error.key()), (ErrorKind::Invalid, Some(&key)));
+        are_two(&at(&other), &key, &key).await.unwrap();
+        // The files have other names at the two ends.
+        are_two(&at(&one), &key, &moved).await.unwrap();
+        for store in [&one, &other] {
+            let mut listed = store.list(ListRequest::all());
+            while let Some(step) = listed.next().await {
+                let haul_core::Listed::Batch(entries) = step else { continue };
+                assert!(entries.iter().all(|entry| entry.is_dir()), "{entries:?}");
+            }
+        }
+    }
+}
