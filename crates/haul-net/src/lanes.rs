@@ -133,7 +133,7 @@ impl Roads {
     }
 
     /// Notes that at this time no connection to this host came about. For how long it has been so, as far as was tried: whoever
-    /// hasn't asked for a while ([`UNTRIED`]) doesn't know, and begins anew.
+    /// hasn't asked for two minutes doesn't know, and begins anew.
     pub fn missed(&self, host: &str, now: Instant) -> Duration {
         let mut hosts = self.answered.write().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = hosts.get_mut(host) else { return Duration::ZERO };

@@ -5,7 +5,7 @@ use super::{
     keys::{plain_key, tar_key},
     merge::Merge,
 };
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use haul_core::{Key, Mtime, Result};
 use haul_store::Store;
 use std::{
@@ -64,8 +64,7 @@ impl Missing {
     ///
     /// Errors: those of asking.
     pub async fn confirmed(&self, inner: &Arc<dyn Store>) -> Result<Missing> {
-        let asked: Vec<BoxFuture<'_, Result<Option<(Key, u64)>>>> =
-            self.keys.iter().map(|(key, size)| lacks(inner, key, *size).boxed()).collect();
+        let asked: Vec<_> = self.keys.iter().map(|(key, size)| lacks(inner, key, *size).boxed()).collect();
         let gone: Vec<Option<(Key, u64)>> = stream::iter(asked).buffer_unordered(AT_ONCE).try_collect().await?;
         Ok(Missing { keys: gone.into_iter().flatten().collect(), knows_files: self.knows_files })
     }
