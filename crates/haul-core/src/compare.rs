@@ -191,9 +191,6 @@ impl Rules {
 
 /// Compares two files of one name. `asked` tells whether missing modification times were asked for already.
 pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
-    if let Times::Attribute { decide, .. } = rules.times {
-        return compare_with_times(src, dst, rules, decide, asked, hash);
-    }
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
     }
@@ -202,6 +199,9 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     }
     if src.damaged || dst.damaged {
         return Verdict::Differ(Reason::Damaged);
+    }
+    if let Times::Attribute { decide, .. } = rules.times {
+        return compare_with_times(src, dst, rules, decide, asked, hash);
     }
     if rules.compare == CompareBy::Never {
         return Verdict::Differ(Reason::Forced);
@@ -310,15 +310,6 @@ fn is_newer(dst: &Entry, src: &Entry, rules: &Rules, apart: bool) -> bool {
 /// The comparison where times are attributes ([`Times::Attribute`]): `--update` skips what is newer, a symlink is where it
 /// points, and what is the same without its time having been looked at may yet need the time.
 fn compare_with_times(src: &Entry, dst: &Entry, rules: &Rules, decide: bool, asked: bool, hash: HashAnswer) -> Verdict {
-    if rules.ignore_existing {
-        return Verdict::Same(Reason::Existing);
-    }
-    if src.kind != dst.kind {
-        return Verdict::Differ(Reason::Kind);
-    }
-    if src.damaged || dst.damaged {
-        return Verdict::Differ(Reason::Damaged);
-    }
     let stored_after = dst.mtime.is_none() && stored_after_change(src, dst, rules);
     if (src.mtime.is_none() || dst.mtime.is_none()) && rules.window.is_some() && !asked && !stored_after {
         return Verdict::Ask(Need::Mtime);

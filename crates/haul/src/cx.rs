@@ -45,6 +45,27 @@ impl Cx {
     }
 }
 
+#[cfg(test)]
+impl Cx {
+    /// Between two stores, with nothing else around.
+    pub(crate) fn between(src: Arc<dyn Store>, dst: Arc<dyn Store>) -> Cx {
+        Cx {
+            src,
+            dst,
+            backup: None,
+            compare_dest: vec![],
+            copy_dest: vec![],
+            filter: Arc::default(),
+            sink: Arc::new(haul_core::event::NoSink),
+            meters: Arc::default(),
+            cancel: Cancel::default(),
+            confirm: None,
+            journal: None,
+            known: Known::default(),
+        }
+    }
+}
+
 /// Asks a person about one change.
 pub trait Confirm: Send + Sync {
     /// May `what` (for example `delete`) be done to `key`? Blocks until answered.

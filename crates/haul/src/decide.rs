@@ -56,9 +56,7 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
                 if let Some(algo) = same_by_cheap_hash(cx, job, rules, src, dst).await? {
                     return Ok(Verdict::Same(Reason::Hash(algo)));
                 }
-                futures::try_join!(ask_mtime(&cx.src, src), ask_mtime(&cx.dst, dst))?;
-                server_times(job, &cx.src, src);
-                server_times(job, &cx.dst, dst);
+                futures::try_join!(ask_mtime(job, &cx.src, src), ask_mtime(job, &cx.dst, dst))?;
                 asked = true;
             }
             Verdict::Ask(Need::Hash) => {
@@ -84,9 +82,10 @@ pub fn by_the_clock(rules: &Rules, ahead: Duration) -> Rules {
     Rules { stored_after: rules.stored_after.map(|margin| margin + ahead.as_nanos()), ..*rules }
 }
 
-async fn ask_mtime(store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
+async fn ask_mtime(job: &Job, store: &Arc<dyn Store>, entry: &mut Entry) -> Result<()> {
     if entry.mtime.is_none() {
         *entry = store.stat(&entry.key).await.map_err(|e| e.with_key(&entry.key))?;
+        server_times(job, store, entry);
     }
     Ok(())
 }

@@ -254,12 +254,11 @@ impl Deleter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Cancel;
     use bytes::Bytes;
     use futures::future::BoxFuture;
     use haul_core::{event::Sink, plan};
     use haul_mem::MemStore;
-    use haul_store::{Late, Meters, Payload, Store, WriteSpec};
+    use haul_store::{Late, Payload, Store, WriteSpec};
 
     #[derive(Default)]
     struct Heard(Mutex<Vec<String>>);
@@ -288,20 +287,7 @@ mod tests {
             let part = upload.part(0, 0, Payload::from(Bytes::from("x"))).await.unwrap();
             upload.publish(vec![part], Late::default()).await.unwrap();
         }
-        let cx = Cx {
-            src: store(),
-            dst,
-            backup: None,
-            compare_dest: vec![],
-            copy_dest: vec![],
-            filter: Arc::default(),
-            sink: heard.clone(),
-            meters: Arc::new(Meters::default()),
-            cancel: Cancel::default(),
-            confirm: None,
-            journal: None,
-            known: crate::index::Known::default(),
-        };
+        let cx = Cx { sink: heard.clone(), ..Cx::between(store(), dst) };
         let ledger = Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), false));
         ledger.saw_source(1);
         let (job, backup) = (Arc::<Job>::default(), Backup::default());

@@ -163,31 +163,16 @@ impl MovedSources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Cancel;
     use bytes::Bytes;
-    use haul_core::event::NoSink;
     use haul_mem::MemStore;
-    use haul_store::{Late, Meters, Payload, WriteSpec};
+    use haul_store::{Late, Payload, WriteSpec};
 
     /// Sources in a store that deletes whatever has the name, by as many as go in a batch.
     async fn moved(delete_batch: usize, keys: &[&str]) -> MovedSources {
         let store = MemStore::new().with_caps(|caps| {
             (caps.deletes_version, caps.delete_batch) = (false, delete_batch);
         });
-        let cx = Cx {
-            src: Arc::new(store),
-            dst: Arc::new(MemStore::new()),
-            backup: None,
-            compare_dest: vec![],
-            copy_dest: vec![],
-            filter: Arc::default(),
-            sink: Arc::new(NoSink),
-            meters: Arc::new(Meters::default()),
-            cancel: Cancel::default(),
-            confirm: None,
-            journal: None,
-            known: crate::index::Known::default(),
-        };
+        let cx = Cx::between(Arc::new(store), Arc::new(MemStore::new()));
         let ledger = Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), false));
         let moved = MovedSources::new(&Job::default(), &cx, &ledger);
         for key in keys {

@@ -3,10 +3,11 @@
 //! that would be everything. So before the first such file goes, a file that nobody else has is put at one end and looked for at
 //! the other.
 
-use crate::{Cx, index::random, overlap::PROBE};
+use crate::{Cx, index::random, overlap::PROBE, pipe};
 use bytes::Bytes;
+use futures::{StreamExt as _, stream};
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{Late, Payload, Store, WriteSpec};
+use haul_store::{Store, WriteSpec};
 use std::sync::Arc;
 
 /// Proves that the file `from` of the source isn't the file `to` of the destination, by what is put beside either.
@@ -68,43 +69,17 @@ async fn shows((writer, key): &End<'_>, (other, there): &End<'_>) -> Result<bool
 async fn put(store: &Arc<dyn Store>, key: &Key) -> Result<()> {
     let bytes = Bytes::from_static(b"haul asks whether two remotes are one place. This can be deleted.\n");
     let spec = WriteSpec { size: Some(bytes.len() as u64), ..WriteSpec::default() };
-    let upload = store.write(key, spec).await?;
-    let part = upload.part(0, 0, Payload::from(bytes)).await?;
-    match upload.publish(vec![part], Late::default()).await {
-        Ok(_) => Ok(()),
-        Err(unpublished) => {
-            if let Err(left) = unpublished.upload.abort().await {
-                tracing::debug!(%left, "what was begun stays");
-            }
-            Err(unpublished.error)
-        }
-    }
+    pipe::write(store, key, spec, stream::iter([Ok(bytes)]).boxed()).await.map(|_| ())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cancel, index::Known};
-    use futures::StreamExt as _;
-    use haul_core::event::NoSink;
     use haul_mem::MemStore;
-    use haul_store::{ListRequest, Meters};
+    use haul_store::ListRequest;
 
     fn cx(src: MemStore, dst: MemStore) -> Cx {
-        Cx {
-            src: Arc::new(src),
-            dst: Arc::new(dst),
-            backup: None,
-            compare_dest: vec![],
-            copy_dest: vec![],
-            filter: Arc::default(),
-            sink: Arc::new(NoSink),
-            meters: Arc::new(Meters::default()),
-            cancel: Cancel::default(),
-            confirm: None,
-            journal: None,
-            known: Known::default(),
-        }
+        Cx::between(Arc::new(src), Arc::new(dst))
     }
 
     #[tokio::test]
