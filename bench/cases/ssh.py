@@ -103,6 +103,8 @@ class Ssh(Case):
         there = f":sftp,host={host},port={port},user={getpass.getuser()},key_file={Path(self.folder) / 'id'}:"
         ends = ("", there) if self.up else (there, "")
         best = ["--transfers", "32", "--checkers", "32", "--sftp-chunk-size", "255k", "--sftp-concurrency", "64"]
+        # Else it has the host's shell hash each file, which takes as long as that shell needs to start.
+        best.append("--sftp-disable-hashcheck")
         rclone = ["copy", f"{ends[0]}{self.src}", f"{ends[1]}{self.dst}"]
         yield Command("rclone", "rclone", rclone)
         yield Command("rclone best", "rclone", [*rclone, *best])
