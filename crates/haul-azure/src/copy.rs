@@ -56,8 +56,8 @@ async fn copy_item(
 ) -> Result<Stored> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to));
-    if item.how.needs_inodes() {
-        return unsupported("a container has no hard links, devices or attributes");
+    if item.how != CopyHow::Copy {
+        return unsupported("a container has no renames, hard links, devices or attributes");
     }
     if item.spec.meta.is_some() {
         return unsupported("a copy inside the account keeps its source's properties");
@@ -82,15 +82,10 @@ async fn copy_item(
         true => copy.in_parts(moved).await?,
         false => None,
     };
-    let stored = match stored {
-        Some(stored) => stored,
-        None => copy.whole(moved).await?,
-    };
-    if item.how == CopyHow::Rename {
-        let call = Call::blob("DeleteBlob", Method::DELETE, &from).header("if-match", quoted(&copy.version));
-        plain(service.ask(&call).await).map_err(at("move", &item.from))?;
+    match stored {
+        Some(stored) => Ok(stored),
+        None => copy.whole(moved).await,
     }
-    Ok(stored)
 }
 
 /// One copy.

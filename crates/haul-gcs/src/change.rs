@@ -55,8 +55,8 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
 async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<Stored> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Err(Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to));
-    if item.how.needs_inodes() {
-        return unsupported("a bucket has no hard links, devices or attributes");
+    if item.how != CopyHow::Copy {
+        return unsupported("a bucket has no renames, hard links, devices or attributes");
     }
     let (from, to) = (service::place(root, &item.from)?, service.place(&item.to)?);
     if from.object.is_empty() || to.object.is_empty() {
@@ -126,9 +126,6 @@ async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<St
     let Some(stored) = object.version() else {
         return Err(Fault::broken("the service gave no receipt (a generation)").at(OP, &item.to));
     };
-    if item.how == CopyHow::Rename {
-        remove(service, &from, version.as_ref()).await.map_err(|refused| refused.at("move", &item.from))?;
-    }
     Ok(Stored { version: Some(stored), size: size.unwrap_or_default(), hashes, ..Stored::default() })
 }
 

@@ -210,6 +210,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
             limits
         }),
         domain: None,
+        renames: false,
         delete_batch: 1000,
         conditional: false,
         deletes_version: true,

@@ -38,9 +38,9 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
 }
 
 async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem, watch: &Watch) -> Result<Stored> {
-    if item.how.needs_inodes() {
-        return Err(Error::new(ErrorKind::Unsupported, "copy", "a bucket has no hard links, devices or attributes")
-            .with_key(&item.to));
+    if item.how != CopyHow::Copy {
+        let message = "a bucket has no renames, hard links, devices or attributes";
+        return Err(Error::new(ErrorKind::Unsupported, "copy", message).with_key(&item.to));
     }
     let from = address::place(root, &item.from)?;
     let to = service.place(&item.to)?;
@@ -51,25 +51,7 @@ async fn copy_item(service: &Service, root: &Root, index: usize, item: &CopyItem
     let job = Job { service, key: &item.to, from: &from, to: &to, want, size: item.size, log };
     upload::look_first(service, &item.to, &to, &item.spec.replace).await?;
     let moved = |bytes| watch.copied(index, bytes);
-    let stored = job.run(&item.spec, &moved).await?;
-    if item.how == CopyHow::Rename && from != to {
-        // Whoever compares later has no source any more.
-        if service.config.etag_is_md5()
-            && let (Some(was), Some(is)) = (want.and_then(md5_of), stored.version.as_ref().and_then(md5_of))
-            && was != is
-        {
-            let message = "checksum mismatch after copy (md5); its source is kept";
-            return Err(Error::new(ErrorKind::Corrupt, "move", message).with_key(&item.from));
-        }
-        let call = Call::object("DeleteObject", Method::DELETE, &from);
-        service.ask_for_nothing(call).await.map_err(at("move", &item.from))?;
-    }
-    Ok(stored)
-}
-
-/// The MD5 that a version of ours is, if it is one.
-fn md5_of(version: &Version) -> Option<Vec<u8>> {
-    meta::etag_md5(&String::from_utf8_lossy(&version.0))
+    job.run(&item.spec, &moved).await
 }
 
 /// One copy.

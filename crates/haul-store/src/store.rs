@@ -148,6 +148,10 @@ pub struct Caps {
     pub parts: Option<PartLimits>,
     /// Two stores whose domains have the same name copy between themselves.
     pub domain: Option<Domain>,
+    /// Moves inside of it are renames ([`CopyHow::Rename`]). Where they aren't, a move is a copy, and its source is deleted together
+    /// with others.
+    #[serde(default = "renames")]
+    pub renames: bool,
     /// Largest batch that one delete request takes; 1 when each key costs a request.
     pub delete_batch: usize,
     /// Files that one [`Store::copy`] brings at best: many where each takes microseconds, few where a server is asked for each;
@@ -175,6 +179,11 @@ pub struct Caps {
     /// Where it keeps its content, if that is in another store, and where that one does: what is changed there is changed here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rests_on: Vec<Domain>,
+}
+
+/// What stores do that don't say: those of versions before they did are disks.
+fn renames() -> bool {
+    true
 }
 
 impl Caps {
@@ -592,7 +601,8 @@ pub enum CopyHow {
     /// The bytes are there twice afterwards, as far as a user can tell.
     #[default]
     Copy,
-    /// A rename instead where source and destination allow it, else a copy; the source is then gone either way.
+    /// A rename instead where source and destination allow it, else a copy; the source is then gone either way. Only of stores
+    /// that [rename](Caps::renames).
     Rename,
     /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
     Link,

@@ -63,14 +63,25 @@ impl Backup {
         self.is_on() && !self.kept_before.as_ref().is_some_and(ends)
     }
 
-    /// Moves `old` from the destination to where it is kept. Without a backup this does nothing.
+    /// Moves `old` from the destination to where it is kept, or copies it there if the store doesn't rename: true if it is no longer
+    /// where it was. Without a backup this does nothing.
     ///
     /// What is gone by itself needs no backup. On a disk it is still to be what was listed: where names are folded, a file that came
     /// in this run may have taken the name.
     ///
     /// Errors: those of the copy; `Changed` when something else is there by now; `Unsupported` when the backup isn't in the destination's copy domain.
-    pub async fn keep(&self, cx: &Cx, old: &Entry) -> Result<()> {
-        self.put(cx, old, CopyHow::Rename).await
+    pub async fn keep(&self, cx: &Cx, old: &Entry) -> Result<bool> {
+        if !self.is_on() {
+            return Ok(false);
+        }
+        if self.is_unsafe(cx, old).await? {
+            let answers = cx.dst.delete(vec![(old.key.clone(), old.version.clone())]).await;
+            answers.into_iter().collect::<Result<()>>().map_err(|error| error.with_key(&old.key))?;
+            return Ok(true);
+        }
+        let renames = cx.dst.caps().renames;
+        self.put(cx, old, if renames { CopyHow::Rename } else { CopyHow::Copy }).await?;
+        Ok(renames)
     }
 
     /// Copies `old` to where backups go, and leaves it where it is.
@@ -82,10 +93,6 @@ impl Backup {
 
     async fn put(&self, cx: &Cx, old: &Entry, how: CopyHow) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
-        if how == CopyHow::Rename && self.is_unsafe(cx, old).await? {
-            let answers = cx.dst.delete(vec![(old.key.clone(), old.version.clone())]).await;
-            return answers.into_iter().collect::<Result<()>>().map_err(|error| error.with_key(&old.key));
-        }
         let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
             return Err(Error::new(ErrorKind::Unsupported, "back up", "this store can't move files by itself"));
         };

@@ -248,12 +248,12 @@ async fn encoded_names_come_in_the_order_of_keys() {
     assert_eq!(keys(&*open_with(&server, "", &more), ListRequest::dir("box/d./")).await, ["box/d./x/", "box/d./‛y"]);
     let [ours, theirs, plain] = [&store, &below, &raw].map(|store| store.caps().domain.clone().expect("a domain"));
     assert!(ours.name == theirs.name && ours.name != plain.name);
-    let (from, to, spec, how) = (Key::new("‛y"), Key::new("m."), WriteSpec::default(), CopyHow::Rename);
+    let (from, to, spec, how) = (Key::new("‛y"), Key::new("m."), WriteSpec::default(), CopyHow::Copy);
     let item = CopyItem { from, want: None, size: 0, to, spec, how };
     let batch = CopyBatch { from: theirs.place, items: vec![item], links: Default::default() };
-    store.copy(batch, Default::default()).await.remove(0).expect("moved");
+    store.copy(batch, Default::default()).await.remove(0).expect("copied");
     put(&*store, "d./large\n", &content(7, 200_000)).await;
-    assert_eq!(keys(&*raw, ListRequest::dir("d．/")).await, ["d．/large␊", "d．/x/"]);
+    assert_eq!(keys(&*raw, ListRequest::dir("d．/")).await, ["d．/large␊", "d．/x/", "d．/‛‛y"]);
     assert!(get(&*store, "d./large\n").await == content(7, 200_000));
     let all = keys(&*store, ListRequest::all()).await.iter().map(|name| (Key::new(name), None)).collect();
     assert!(store.delete(all).await.iter().all(Result::is_ok));
@@ -316,13 +316,14 @@ async fn signatures_and_connection_strings_open_the_account() {
             size: 200_000,
             to: Key::new("copy"),
             spec: WriteSpec::default(),
-            how: CopyHow::Rename,
+            how: CopyHow::Copy,
         };
         let from = store.caps().domain.as_ref().expect("a domain").place.clone();
         let batch = CopyBatch { from, items: vec![item], links: Default::default() };
-        store.copy(batch, Default::default()).await.remove(0).expect("renamed");
-        assert_eq!(keys(&*store, ListRequest::all()).await, ["copy"]);
-        assert!(store.delete(vec![(Key::new("copy"), None)]).await.iter().all(Result::is_ok));
+        store.copy(batch, Default::default()).await.remove(0).expect("copied");
+        assert_eq!(keys(&*store, ListRequest::all()).await, ["copy", "d/large"]);
+        let all = ["copy", "d/large"].map(|key| (Key::new(key), None));
+        assert!(store.delete(all.to_vec()).await.iter().all(Result::is_ok));
         assert_eq!(keys(&*store, ListRequest::all()).await, [""; 0]);
     }
     // Of one container.

@@ -112,6 +112,27 @@ fn deletes_go_by_the_thousand() {
 }
 
 #[test]
+fn moves_and_backups_inside_the_service_delete_by_the_thousand() {
+    let Some(c) = Counted::new("inside", 300) else { return };
+    let at = |name: &str| format!("{}/{name}", c.there);
+    c.lab.haul(&["copy", "@src", &at("a")]).ok();
+    let counts = c.count(&["move", &at("a"), &at("b")]);
+    let asked = |counts: &BTreeMap<&str, u64>| [counts["CopyObject"], counts["DeleteObjects"]];
+    assert_eq!((asked(&counts), counts.values().sum::<u64>() < 310), ([300, 1], true), "{counts:?}");
+    assert_eq!(c.lab.haul(&["lsf", "-R", "--files-only", &c.there]).ok().lines().len(), 300);
+    write(&c.lab.path("few/0/00000"), b"another", 1_600_000_000_000_000_000);
+    let counts = c.count(&["sync", "@few", &at("b"), "--backup-dir", &at("old")]);
+    assert_eq!((asked(&counts), counts.contains_key("DeleteObject")), ([300, 1], false), "{counts:?}");
+    c.lab.haul(&["check", "@src", &at("old")]).ok();
+    c.lab.haul(&["check", "@few", &at("b")]).ok();
+    // A file that has another name only.
+    std::fs::rename(c.lab.path("few/0/00000"), c.lab.path("few/0/renamed")).unwrap();
+    let counts = c.count(&["sync", "@few", &at("b"), "--track-renames"]);
+    assert_eq!((counts["CopyObject"], counts.contains_key("PutObject")), (1, false), "{counts:?}");
+    c.lab.haul(&["check", "@few", &at("b")]).ok();
+}
+
+#[test]
 fn a_download_is_one_get_a_file() {
     let Some(c) = Counted::new("get", 100) else { return };
     c.lab.haul(&["copy", "@src", &c.there]).ok();

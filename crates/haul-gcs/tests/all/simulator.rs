@@ -187,11 +187,11 @@ async fn encoded_names_come_in_the_order_of_keys() {
         size: 5,
         to: Key::new("m\r"),
         spec: WriteSpec::default(),
-        how: CopyHow::Rename,
+        how: CopyHow::Copy,
     };
     let batch = CopyBatch { from: theirs.place, items: vec![item], links: Default::default() };
-    store.copy(batch, Default::default()).await.remove(0).expect("moved");
-    assert_eq!(sim.names("box"), ["a-b", "a‛␊", "a␊b", "d-", "d␊/x/1", "m␍", "z"]);
+    store.copy(batch, Default::default()).await.remove(0).expect("copied");
+    assert_eq!(sim.names("box"), ["a-b", "a‛␊", "a␊b", "d-", "d␊/x/1", "d␊/‛‛", "m␍", "z"]);
     let meta: Meta = [("note".to_owned(), "x".to_owned())].into();
     store.set_meta(&Key::new("m\r"), Some(Mtime(5)), Some(&meta)).await.expect("set");
     assert_eq!(raw.stat(&Key::new("m␍")).await.expect("there").mtime, Some(Mtime(5)));

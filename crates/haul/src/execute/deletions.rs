@@ -13,7 +13,7 @@ use crate::{
     part::MayDelete,
     spool::{Gone, Spool},
 };
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result, Side,
     event::Event,
@@ -24,6 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Delete requests in flight at once.
 const DELETES_AT_ONCE: usize = 8;
+/// Files of one such request that are kept elsewhere first, at once; how many requests are under way is found out in the lane.
+const BACKUPS_AT_ONCE: usize = 64;
 
 /// Deletes at the destination what only it has.
 pub(crate) struct Deleter {
@@ -147,7 +149,7 @@ impl Deleter {
             Err(error) => return self.ledger.error(error),
         };
         let mut left = self.ledger.may_still_delete(&self.job.deletes);
-        let keys = futures::stream::poll_fn(|_| {
+        let keys = stream::poll_fn(|_| {
             let mut next = batches.next_batch().map_err(|e| self.ledger.error(e)).unwrap_or_default();
             let more = !next.is_empty() && !self.cx.cancel.is_cancelled();
             // The limit may leave nothing of this batch; the files after it must still be counted.
@@ -187,21 +189,8 @@ impl Deleter {
         if self.backup.is_on() && !self.may_still_delete().await {
             return;
         }
-        let mut going = Vec::with_capacity(batch.len());
-        for gone in batch {
-            if !self.consent.to("delete", &gone.key) {
-                continue;
-            }
-            if self.backup.is_on() {
-                self.index.will_write(&self.cx.dst, &gone.key, &self.backup).await;
-            }
-            if !self.backup_before_delete(&gone, told).await {
-                going.push(gone);
-            }
-        }
-        for gone in &going {
-            self.index.will_write(&self.cx.dst, &gone.key, &self.backup).await;
-        }
+        let batch = batch.into_iter().filter(|gone| self.consent.to("delete", &gone.key)).collect();
+        let going = self.not_kept(batch, told).await;
         if going.is_empty() || !self.may_still_delete().await {
             return;
         }
@@ -227,18 +216,32 @@ impl Deleter {
         matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) && has_other_kind(&self.cx.src, key).await
     }
 
-    /// Moves the file to the backups instead of deleting it, with `--backup-dir` or `--suffix`. True if that was done.
-    async fn backup_before_delete(&self, gone: &Gone, told: bool) -> bool {
+    /// Has these kept where backups go, with `--backup-dir` or `--suffix`; gives those that are still to be deleted.
+    async fn not_kept(&self, batch: Vec<Gone>, told: bool) -> Vec<Gone> {
+        // On this machine a rename takes less time than another thread.
+        let at_once = if self.cx.dst.caps().files { 1 } else { BACKUPS_AT_ONCE };
+        let mut answers = stream::iter(batch).map(|gone| self.keep(gone)).buffered(at_once);
+        let mut going = Vec::new();
+        while let Some((gone, answer)) = answers.next().await {
+            match answer {
+                Ok(true) => self.deleted(gone.key, gone.size, told),
+                Ok(false) => going.push(gone),
+                Err(error) if self.is_replaced(&gone.key, &error).await => {}
+                Err(error) => self.ledger.error(error),
+            }
+        }
+        going
+    }
+
+    /// Has a file kept if it is to be: true if that took it away.
+    async fn keep(&self, gone: Gone) -> (Gone, Result<bool>) {
+        self.index.will_write(&self.cx.dst, &gone.key, &self.backup).await;
         if !self.backup.keeps(&gone.key) {
-            return false;
+            return (gone, Ok(false));
         }
         let listed = Entry { version: gone.version.clone(), ..Entry::with_bytes(gone.key.clone(), gone.size) };
-        match self.backup.keep(&self.cx, &listed).await {
-            Ok(()) => self.deleted(gone.key.clone(), gone.size, told),
-            Err(error) if self.is_replaced(&gone.key, &error).await => {}
-            Err(error) => self.ledger.error(error),
-        }
-        true
+        let kept = self.backup.keep(&self.cx, &listed).await;
+        (gone, kept)
     }
 
     fn deleted(&self, key: Key, size: u64, told: bool) {

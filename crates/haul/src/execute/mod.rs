@@ -39,7 +39,7 @@ use dirs::Dirs;
 use elsewhere::Outcome;
 use futures::future::BoxFuture;
 use haul_core::{
-    Entry, ErrorKind, Key,
+    Entry, ErrorKind, Key, Result,
     attributes::Differs,
     compare::Reason,
     event::Event,
@@ -234,12 +234,16 @@ impl Executor {
         let step = self.ledger.next_step();
         let from = Entry { mtime: src.mtime.or(old.mtime), ..old.clone() };
         let order = Order::new(step, from, src.key.clone(), None);
-        match mover.bring_by_server(&mut [order], CopyHow::Rename).await.pop() {
+        let renames = self.cx.dst.caps().renames;
+        let how = if renames { CopyHow::Rename } else { CopyHow::Copy };
+        match mover.bring_by_server(&mut [order], how).await.pop() {
             Some(Ok(_)) => {
                 self.ledger.report().totals.renames += 1;
                 self.dirs.written(&src.key);
                 self.dirs.written(&old.key);
-                self.index.is_absent(&old.key);
+                if renames || self.is_deleted(old).await {
+                    self.index.is_absent(&old.key);
+                }
                 self.apply_attributes(src, &src.key, false).await;
                 self.links.there(src, None);
                 self.ledger.tell(Event::Renamed { from: old.key.clone(), to: src.key.clone() });
@@ -247,6 +251,13 @@ impl Executor {
             }
             _ => false,
         }
+    }
+
+    /// Deletes a file of the destination that has another name by now.
+    async fn is_deleted(&self, old: &Entry) -> bool {
+        let answers = self.cx.dst.delete(vec![(old.key.clone(), old.version.clone())]).await;
+        let deleted = answers.into_iter().collect::<Result<()>>();
+        deleted.map_err(|error| self.ledger.error(error.with_key(&old.key))).is_ok()
     }
 
     /// Tells the index that a key of the destination is about to be written or deleted.

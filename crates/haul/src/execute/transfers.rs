@@ -209,14 +209,15 @@ impl Executor {
         apart
     }
 
-    /// True when these files may be moved by renaming. Not if they wait for their names (until then the source must stay), nor if
-    /// a file has other names elsewhere and needs an inode of its own.
+    /// True when these files may be moved by renaming. Not where the store doesn't, nor if they wait for their names (until then the
+    /// source must stay), nor if a file has other names elsewhere and needs an inode of its own.
     fn renames(&self, batch: &[Order]) -> bool {
         let shared = |order: &Order| order.src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
         // Attributes that aren't kept must not come along with the inode.
         let (keep, only_kept) = (&self.job.attributes.keep, self.job.attributes.only_kept);
         let kept = !only_kept || keep.perms && keep.owner && keep.group;
-        self.job.moves() && kept && !self.delays_any() && !(only_kept && batch.iter().any(shared))
+        let renames = self.job.moves() && self.cx.dst.caps().renames;
+        renames && kept && !self.delays_any() && !(only_kept && batch.iter().any(shared))
     }
 
     /// Records the result of an order.

@@ -129,8 +129,8 @@ impl Executor {
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
                 self.deleter.check_may_delete().await.map_err(|e| e.with_key(key))?;
-                if self.backup().keeps(&entry.key) {
-                    return self.backup().keep(&self.cx, &entry).await;
+                if self.backup().keeps(&entry.key) && self.backup().keep(&self.cx, &entry).await? {
+                    return Ok(());
                 }
                 let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
                 answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(key))
@@ -174,8 +174,8 @@ impl Executor {
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
             self.deleter.check_may_delete().await.map_err(|e| e.with_key(&entry.key))?;
-            if self.backup().keeps(&entry.key) && !entry.is_dir() {
-                self.backup().keep(&self.cx, &entry).await?;
+            let kept = self.backup().keeps(&entry.key) && !entry.is_dir();
+            if kept && self.backup().keep(&self.cx, &entry).await? {
                 continue;
             }
             for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {

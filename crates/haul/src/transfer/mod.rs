@@ -584,7 +584,7 @@ impl Mover {
             _ if order.kept => {}
             // What is written in place stays what it is, and a copy of it is kept.
             Some(old) if self.writes_in_place(order) && is_plain(old) => self.backup.keep_copy(&self.cx, old).await?,
-            Some(old) => self.backup.keep(&self.cx, old).await?,
+            Some(old) => self.backup.keep(&self.cx, old).await.map(|_| ())?,
             None => self.keep_other_kind(&order.to).await?,
         }
         order.kept = true;
@@ -600,7 +600,7 @@ impl Mover {
         }
         let other = if to.is_symlink() { Key::new(to.path()) } else { Key::symlink(to.path()) };
         match self.cx.dst.stat(&other).await {
-            Ok(old) if !old.is_dir() => self.backup.keep(&self.cx, &old).await,
+            Ok(old) if !old.is_dir() => self.backup.keep(&self.cx, &old).await.map(|_| ()),
             _ => Ok(()),
         }
     }
