@@ -98,7 +98,11 @@ async fn print(algo: Algo, path: OsString, how: &How, ctx: &Context) -> Result<O
     let mut failures = Failures::default();
     while let Some(sum) = sums.next().await {
         let Some((entry, value)) = failures.keep(sum) else { continue };
-        out.line(&column(algo, value.as_deref(), how), entry.key.stored())?;
+        let column = column(algo, value.as_deref(), how);
+        match sums::escaped(entry.key.stored()) {
+            Some(name) => out.line(&format!("\\{column}"), &name)?,
+            None => out.line(&column, entry.key.stored())?,
+        }
     }
     out.finish()?;
     failures.finish()?;

@@ -121,7 +121,8 @@ async fn content(file: &OsStr, ctx: &Context) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Lines `HASH  NAME` or `HASH *NAME`; empty lines and those that start with `#` don't count.
+/// Lines `HASH  NAME`, `HASH *NAME` or `ALGORITHM (NAME) = HASH`, all of them with a backslash before them where the name is escaped, as
+/// the GNU tools write them; empty lines and those that start with `#` don't count.
 fn parse(algo: Algo, text: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut sums = BTreeMap::new();
     for (at, line) in text.split(|b| *b == b'\n').enumerate() {
@@ -129,20 +130,67 @@ fn parse(algo: Algo, text: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         if line.trim_ascii().is_empty() || line.starts_with(b"#") {
             continue;
         }
-        match split(algo, line) {
-            Some((value, name)) => sums.insert(name.to_vec(), value),
+        match read(algo, line) {
+            Some((value, name)) => sums.insert(name, value),
             None => bail!("line {} of the file of hashes isn't a {algo} hash and a name", at + 1),
         };
     }
     Ok(sums)
 }
 
-fn split(algo: Algo, line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+fn read(algo: Algo, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let escaped = line.strip_prefix(b"\\");
+    let line = escaped.unwrap_or(line);
+    let (value, name) = plain(line).filter(|(value, _)| value.len() == algo.size()).or_else(|| tagged(algo, line))?;
+    let name = if escaped.is_some() { unescape(name)? } else { name.to_vec() };
+    (value.len() == algo.size() && !name.is_empty()).then_some((value, name))
+}
+
+fn plain(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let at = line.iter().position(|b| *b == b' ')?;
     let value = hash::from_hex(std::str::from_utf8(&line[..at]).ok()?)?;
     let name = &line[at + 1..];
-    let name = name.strip_prefix(b" ").or_else(|| name.strip_prefix(b"*")).unwrap_or(name);
-    (value.len() == algo.size() && !name.is_empty()).then_some((value, name))
+    Some((value, name.strip_prefix(b" ").or_else(|| name.strip_prefix(b"*")).unwrap_or(name)))
+}
+
+fn tagged(algo: Algo, line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    const BETWEEN: &[u8] = b") = ";
+    let open = line.windows(2).position(|two| two == b" (")?;
+    let close = line.windows(BETWEEN.len()).rposition(|four| four == BETWEEN).filter(|close| *close > open)?;
+    let letters = |text: &str| text.replace(['-', '_'], "").to_ascii_lowercase();
+    let tag = std::str::from_utf8(&line[..open]).ok()?;
+    let value = hash::from_hex(std::str::from_utf8(&line[close + BETWEEN.len()..]).ok()?)?;
+    (letters(tag) == letters(&algo.to_string())).then_some((value, &line[open + 2..close]))
+}
+
+fn unescape(name: &[u8]) -> Option<Vec<u8>> {
+    let (mut plain, mut bytes) = (Vec::with_capacity(name.len()), name.iter());
+    while let Some(byte) = bytes.next() {
+        plain.push(match byte {
+            b'\\' => match bytes.next()? {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b'\\' => b'\\',
+                _ => return None,
+            },
+            byte => *byte,
+        });
+    }
+    Some(plain)
+}
+
+/// The name of a line, escaped where it would break it: such a line begins with a backslash.
+pub fn escaped(name: &[u8]) -> Option<Vec<u8>> {
+    if !name.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+        return None;
+    }
+    let escape = |byte: &u8| match byte {
+        b'\n' => b"\\n".to_vec(),
+        b'\r' => b"\\r".to_vec(),
+        b'\\' => b"\\\\".to_vec(),
+        byte => vec![*byte],
+    };
+    Some(name.iter().flat_map(escape).collect())
 }
 
 #[cfg(test)]
@@ -154,9 +202,29 @@ mod tests {
         let sums = parse(Algo::Crc32, b"00000001  a b\n\n# no\n000000ff *c\r\n0000000A d\n").unwrap();
         let want = [("a b", 1u8), ("c", 255), ("d", 10)].map(|(k, v)| (k.as_bytes().to_vec(), vec![0, 0, 0, v]));
         assert_eq!(sums, want.into());
-        for (text, line) in [("00000001  a\n01  b", 2), ("x", 1), ("00000001  ", 1)] {
+        for (text, line) in [
+            ("00000001  a\n01  b", 2),
+            ("x", 1),
+            ("00000001  ", 1),
+            ("\\00000001  a\\tb", 1),
+            ("\\00000001  a\\", 1),
+            ("MD5 (a) = 00000001", 1),
+            ("CRC32 () = 00000001", 1),
+            ("CRC32 (a) = 01", 1),
+        ] {
             let message = parse(Algo::Crc32, text.as_bytes()).unwrap_err().to_string();
             assert_eq!(message, format!("line {line} of the file of hashes isn't a crc32 hash and a name"));
         }
+    }
+    #[test]
+    fn tags_and_escapes_are_those_of_the_gnu_tools() {
+        let text = b"\\00000001  a\\n\\\\\\r\n00000002  a\\nb\nCRC32 (a (b) = c) = 00000003\n\\crc-32 (\\n) = 00000004\n";
+        let want = [("a\n\\\r", 1u8), ("a\\nb", 2), ("a (b) = c", 3), ("\n", 4)];
+        assert_eq!(parse(Algo::Crc32, text).unwrap(), want.map(|(k, v)| (k.as_bytes().to_vec(), vec![0, 0, 0, v])).into());
+        for name in ["a\nb", "\\\r"] {
+            let line = [b"\\00000001  ", &*escaped(name.as_bytes()).unwrap()].concat();
+            assert_eq!(parse(Algo::Crc32, &line).unwrap().keys().next().unwrap(), name.as_bytes());
+        }
+        assert_eq!(escaped(b"a\\b"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Lists of files that `copy`, `sync` and `move` write, beside those of rclone.
 
 use haul_testkit::{folder::write, lab::Lab};
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, process::Command};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const LISTS: [&str; 7] = ["combined", "differ", "match", "missing-on-src", "missing-on-dst", "error", "dest-after"];
@@ -125,6 +125,31 @@ fn checksums_lists_are_rclones() {
     }
     let ran = lab.haul(&["checksum", "sha256", "@sums", "@d"]).code(1);
     assert!(ran.err.contains("gone: file not found") && ran.err.contains("sub/changed: files differ"), "{}", ran.err);
+}
+
+/// Names that would break a line, and lines with the algorithm's name.
+#[test]
+fn hashes_of_odd_names_go_to_the_gnu_tools_and_back() {
+    let lab = Lab::new(HAUL);
+    let names = ["a\nb", "back\\slash", "both\\\n", "plain"];
+    names.iter().for_each(|name| write(&lab.path(&format!("d/{name}")), name.as_bytes(), TIME));
+    let md5sum = |args: &[&str]| Command::new("md5sum").args(args).current_dir(lab.path("d")).output();
+    for tag in [&[][..], &["--tag"]] {
+        let Ok(sums) = md5sum(&[tag, &["--"], &names].concat()) else {
+            haul_testkit::peers::skip("there is no md5sum");
+            return;
+        };
+        fs::write(lab.path("sums"), sums.stdout).unwrap();
+        lab.haul(&["checksum", "md5", "@sums", "@d"]).ok();
+        write(&lab.path("d/a\nb"), b"another", TIME);
+        lab.haul(&["checksum", "md5", "@sums", "@d"]).code(1);
+        write(&lab.path("d/a\nb"), b"a\nb", TIME);
+    }
+    lab.haul(&["md5sum", "@d", "--output-file=@ours"]).ok();
+    assert_eq!(fs::read_to_string(lab.path("ours")).unwrap().lines().count(), names.len());
+    let read = md5sum(&["--strict", "-c", lab.path("ours").to_str().unwrap()]).unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    lab.haul(&["md5sum", "@d", "--checkfile=@ours"]).ok();
 }
 
 /// `listremotes` beside rclone's: patterns and orders.
