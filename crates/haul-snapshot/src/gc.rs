@@ -96,6 +96,11 @@ pub struct Freed {
 ///
 /// Errors: anything that can't be listed to its end or read, or that isn't understood: what it refers to isn't known.
 pub fn plan<'a>(store: &'a Arc<dyn Store>) -> BoxFuture<'a, Result<Plan>> {
+    look(store, false)
+}
+
+/// `sweep`: see [`ListRequest::sweep`].
+fn look<'a>(store: &'a Arc<dyn Store>, sweep: bool) -> BoxFuture<'a, Result<Plan>> {
     Box::pin(async move {
         // A mistyped place is none.
         store.stat(&Key::new("")).await?;
@@ -104,7 +109,7 @@ pub fn plan<'a>(store: &'a Arc<dyn Store>) -> BoxFuture<'a, Result<Plan>> {
         let pushes = Seen::at(store).await?;
         let mut plan = Plan::default();
         // Content first: a version that is made meanwhile refers to what was there before its record.
-        let request = ListRequest { prefix: CONTENT.into(), ..ListRequest::all() };
+        let request = ListRequest { prefix: CONTENT.into(), sweep, ..ListRequest::all() };
         let mut content: Vec<(Address, u64)> = Vec::new();
         each(store, request, |entry| {
             let address = Address::of_key(entry.key.as_bytes()).filter(|address| address.layout == Layout::V3);
@@ -229,7 +234,7 @@ impl Run {
     async fn work(&mut self) -> Result<Freed> {
         let began = Moment::now();
         self.alone().await?;
-        let plan = self.while_renewed(plan(&self.store)).await?;
+        let plan = self.while_renewed(look(&self.store, true)).await?;
         if plan.all().next().is_none() {
             self.forget(&plan).await?;
             return Ok(Freed { plan, ..Freed::default() });

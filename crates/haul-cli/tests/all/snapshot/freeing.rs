@@ -1,6 +1,6 @@
 //! `snapshot forget` and `gc` with the real binary: what the rules keep, what is freed, and pushes beside it.
 
-use super::site::{Site, facts};
+use super::site::{Site, facts, names};
 use haul_testkit::{cloudsim::Cloudsim, folder, lab::until, minio::Minio};
 use std::{fs, process::Command};
 
@@ -41,6 +41,25 @@ fn frees(site: &Site, remote: &str) {
 #[test]
 fn what_no_version_has_is_freed_in_a_folder() {
     frees(&Site::new(), "@store");
+}
+
+#[test]
+fn what_a_killed_push_left_is_freed() {
+    let site = Site::new();
+    site.write("src/small", b"small");
+    site.haul(&["snapshot", "push", "@src", "@store", "data"]).ok();
+    site.write("src/large", &[7; 1 << 20]);
+    let mut push = site.lab.start(&["snapshot", "push", "@src", "@store", "data", "--bwlimit", "64k"]);
+    let hidden = || names(&site.path("store")).iter().filter(|name| name.ends_with(".partial")).count();
+    assert!(until(|| hidden() > 0));
+    push.kill().unwrap();
+    push.wait().unwrap();
+    let gc = |more: &str| site.haul(&["snapshot", "gc", "--settle", "0s", "--ignore-marks", "@store", more]).ok();
+    gc("--dry-run");
+    assert!(hidden() > 0);
+    gc("-v");
+    assert_eq!(hidden(), 0);
+    site.haul(&["snapshot", "check", "--verify=read", "@store"]).ok();
 }
 
 #[test]
