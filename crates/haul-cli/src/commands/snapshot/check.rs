@@ -36,7 +36,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(Error::new(ErrorKind::NotFound, "check", format!("no snapshot {name:?}")).into());
     }
     let typed = wanted.as_ref().and_then(|(_, version)| version.as_deref());
-    let (mut known, mut amiss) = (Known::default(), false);
+    let (mut known, mut amiss, mut damaged) = (Known::default(), false, false);
     for (name, versions) in &all {
         let one;
         let chosen = match typed {
@@ -58,8 +58,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
                 Err(error) => return Err(error.into()),
             };
             amiss |= !checked.wrong.is_empty();
+            damaged |= checked.wrong.iter().any(|(_, _, _, wrong)| matches!(wrong, Wrong::Content));
             print::text(&lines(&label, &checked))?;
         }
+    }
+    if damaged {
+        tracing::warn!(
+            "no push replaces what has its size: delete what has other content (haul deletefile), then push a directory that has it with --verify"
+        );
     }
     Ok(if amiss { Outcome::Exit(code::OTHER) } else { Outcome::Done })
 }
