@@ -3,6 +3,7 @@
 use super::{
     change::allowed,
     listing::{Failures, Source, depth},
+    sums::hashes,
 };
 use crate::{
     context::Context,
@@ -11,12 +12,12 @@ use crate::{
 };
 use anyhow::Result;
 use clap::ValueEnum;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream};
 use haul::ListOptions;
-use haul_core::{Entry, Error, ErrorKind, Key, key, units::size_text};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, key, units::size_text};
 use haul_store::Doubles;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     ffi::OsString,
     io::{IsTerminal as _, stdin},
 };
@@ -25,7 +26,8 @@ use std::{
 ///
 /// Google Drive lets several files in a directory have one name. First, directories of one name are merged. Then, of files of one name,
 /// those with the same hash are deleted but for one, and MODE says what becomes of the rest. With --by-hash it looks for files of
-/// the same content under any names, on any store that lists hashes; empty files don't count. --dry-run shows what would be done.
+/// the same content under any names, on any store that has hashes, or whose host computes them; on disks it reads files of one size. Empty files don't count, nor do
+/// further names of a file. --dry-run shows what would be done.
 ///
 /// Example: haul dedupe --dry-run rename drive:photos
 ///
@@ -276,31 +278,36 @@ impl Work<'_> {
         }
     }
 
-    /// Files of one content, by what the listing says.
+    /// Files of one content.
     async fn by_hash(&mut self) -> Result<()> {
-        let mut groups: BTreeMap<(u64, Vec<u8>), Vec<Entry>> = BTreeMap::new();
-        let algo = self.source.store.caps().hashes_listed.first().copied();
-        let algo = algo.or_else(|| self.source.store.caps().hashes_stored.first().copied());
-        let none =
-            || Error::new(ErrorKind::Unsupported, "dedupe", "the store lists no hashes, so --by-hash can't compare");
-        let algo = algo.ok_or_else(none)?;
         // Where each costs a request, times are asked for only if the mode goes by them.
         let mtimes = matches!(self.mode, Mode::Newest | Mode::Oldest);
         let options = ListOptions { max_depth: depth(&self.ctx.flags, true), mtimes, ..ListOptions::default() };
-        let (mut entries, mut unknown) = (self.source.entries(options), 0u64);
+        let (mut entries, mut files) = (self.source.entries(options), Vec::new());
         while let Some(entry) = entries.next().await {
             let Some(entry) = self.failures.keep(entry) else { continue };
-            if !entry.has_bytes() || entry.is_symlink() || !entry.sized || entry.size == 0 {
-                continue;
+            if entry.has_bytes() && !entry.is_symlink() && entry.sized && entry.size > 0 {
+                files.push(entry);
             }
-            match entry.hashes.get(algo).map(<[u8]>::to_vec) {
+        }
+        drop(entries);
+        let caps = self.source.store.caps();
+        let hashes = match caps.hashes_listed.first().or(caps.hashes_stored.first()) {
+            Some(algo) => {
+                let hash = |entry: Entry| (entry.hashes.get(*algo).map(<[u8]>::to_vec), entry);
+                files.into_iter().map(hash).collect()
+            }
+            None => self.hashed(files).await?,
+        };
+        let (mut groups, mut unknown) = (BTreeMap::<_, Vec<Entry>>::new(), 0u64);
+        for (hash, entry) in hashes {
+            match hash {
                 Some(hash) => groups.entry((entry.size, hash)).or_default().push(entry),
                 None => unknown += 1,
             }
         }
-        drop(entries);
         if unknown > 0 {
-            tracing::warn!("{unknown} files have no {algo} in the listing: they aren't compared");
+            tracing::warn!("the store has no hash of {unknown} files: they aren't compared");
         }
         for files in groups.into_values().filter(|files| files.len() > 1) {
             let title = &files[0].key;
@@ -316,6 +323,27 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Hashes files that others have the size of. Of a file with several names only the first counts: deleting another frees nothing.
+    async fn hashed(&mut self, mut files: Vec<Entry>) -> Result<Vec<(Option<Vec<u8>>, Entry)>> {
+        let store = &self.source.store;
+        let there = haul::hash::computed_there(store).await?;
+        let read = store.caps().cheap_reads.then_some(Algo::Blake3);
+        let none = || Error::new(ErrorKind::Unsupported, "dedupe", "the store has no hashes, so --by-hash can't compare");
+        let algo = read.or(there.first().copied()).ok_or_else(none)?;
+        let mut named = HashSet::new();
+        files.retain(|file| file.version.as_ref().is_none_or(|version| named.insert(version.clone())));
+        let mut sizes: HashMap<u64, usize> = HashMap::new();
+        files.iter().for_each(|file| *sizes.entry(file.size).or_default() += 1);
+        files.retain(|file| sizes[&file.size] > 1);
+        let files = stream::iter(files.into_iter().map(Ok)).boxed();
+        let mut sums = hashes(self.source, files, algo, false, self.ctx.known().hashes);
+        let mut hashed = Vec::new();
+        while let Some(sum) = sums.next().await {
+            hashed.extend(self.failures.keep(sum).map(|(file, hash)| (hash, file)));
+        }
+        Ok(hashed)
     }
 
     /// Deletes all but one of the files of one content, as they were listed.

@@ -123,6 +123,20 @@ fn duplicates_go_as_rclone_lets_them_go() {
     }
 }
 
+/// On a disk files are read, and names of one file are no duplicates.
+#[test]
+fn files_of_one_content_are_found_on_a_disk() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_haul"));
+    for (name, content, time) in [("a", "same", 1), ("b/b", "same", 3), ("c", "else", 2), ("e", "", 1), ("f", "", 2)] {
+        haul_testkit::folder::write(&lab.path(&format!("d/{name}")), content.as_bytes(), time * 1_000_000_000);
+    }
+    fs::hard_link(lab.path("d/a"), lab.path("d/again")).expect("linked");
+    let listed = lab.haul(&["dedupe", "--by-hash", "list", "@d"]).ok().out;
+    assert!(listed.starts_with("a: 2 files\n") && listed.lines().count() == 3, "{listed}");
+    lab.haul(&["dedupe", "--by-hash", "oldest", "@d"]).ok();
+    assert_eq!(lab.haul(&["lsf", "-R", "--files-only", "@d"]).ok().lines(), ["a", "again", "c", "e", "f"]);
+}
+
 /// Files of one content have names of their own: all but one go, where that one stands out.
 #[test]
 fn files_of_one_content_are_found_by_their_hash() {
