@@ -4,11 +4,11 @@
 use crate::{
     error,
     facts::{FIELDS, Item, ids, time},
-    service::{Root, Service, folds},
+    service::{Service, folds},
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version, plan::Replace};
 use haul_oauth::{Call, Refusal, Refused};
-use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier};
+use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier, ids::Root};
 use http::{Method, header};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -20,10 +20,10 @@ use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result,
 use haul_oauth::Api;
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, tree, web,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, ids::Root, tree, web,
 };
 use options::Config;
-use service::{Root, Service};
+use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
 
 pub use options::PROVIDER;
@@ -38,7 +38,7 @@ const AT_ONCE: usize = 32;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let config = Config::read(&request)?;
-    let root = Root::new(&config, &request.path)?;
+    let root = service::root(&config, &request.path)?;
     let host = config.host();
     // One account: what is copied inside it is told apart by nothing else.
     let name = format!("box:{host}:{}:{}", request.remote, config.impersonate);

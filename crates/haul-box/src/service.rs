@@ -9,9 +9,9 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_net::{Fault, Pages};
 use haul_oauth::{Api, Call, Refusal, Refused, few};
-use haul_store::{Caps, ids::Ids, tree::is_odd, web};
+use haul_store::{Caps, ids::{Ids, Root}, tree::is_odd, web};
 use http::{HeaderName, Method};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use std::{
     collections::HashSet,
@@ -30,37 +30,13 @@ struct Page {
 /// The service's limit for a name, in characters.
 const LONGEST: usize = 255;
 
-/// Where a store begins: a folder's id, and the names below it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Root {
-    base: String,
-    parts: Vec<String>,
-}
-
-impl Root {
-    /// From the options and the path after the colon.
-    ///
-    /// Errors: `Invalid` for what can't be names.
-    pub fn new(config: &Config, path: &[u8]) -> Result<Root> {
-        let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
-        let parts = parts.map(|part| name(config, part, &Key::new(path))).collect::<Result<_>>()?;
-        Ok(Root { base: config.root_folder_id.clone(), parts })
-    }
-
-    /// As bytes that [`Root::parse`] reads.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-
-    /// From [`Root::to_bytes`].
-    pub fn parse(bytes: &[u8]) -> Option<Root> {
-        serde_json::from_slice(bytes).ok()
-    }
-
-    /// It is a folder that was named by its id alone.
-    pub fn is_base(&self) -> bool {
-        self.parts.is_empty()
-    }
+/// Where a store begins, from the options and the path after the colon.
+///
+/// Errors: `Invalid` for what can't be names.
+pub fn root(config: &Config, path: &[u8]) -> Result<Root> {
+    let names = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
+    let names = names.map(|part| name(config, part, &Key::new(path))).collect::<Result<_>>()?;
+    Ok(Root { base: config.root_folder_id.clone(), names })
 }
 
 /// The service's name for a part of a key.
@@ -200,7 +176,7 @@ impl Service {
     ///
     /// Errors: `Invalid` for what can't be a name.
     pub fn names(&self, root: &Root, key: &Key) -> Result<Vec<String>> {
-        let mut names = root.parts.clone();
+        let mut names = root.names.clone();
         let plain = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
         if !plain.is_empty() {
             for part in plain.split(|b| *b == b'/') {
@@ -292,7 +268,7 @@ impl Service {
                 id = known;
                 continue;
             }
-            let (name, of_root) = (&names[end - 1], end <= root.parts.len());
+            let (name, of_root) = (&names[end - 1], end <= root.names.len());
             let failed = |refused: Refused| {
                 let gone = refused.fault.kind == ErrorKind::NotFound && end > 1;
                 (refused.at(op, key), gone)

@@ -56,18 +56,23 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let prefix = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
     let content = data.map(Sealer::new);
-    let caps = caps(inner.caps(), names.mode, content.is_some(), &alike, &prefix);
+    // Where its files are in the other store. Whoever comes with a path that can't be encrypted is told when he uses it.
+    let dir = if prefix.is_empty() { None } else { names.hidden(&Key::new(&prefix[..])).ok() };
+    let dir = dir.unwrap_or_else(|| Key::new(""));
+    let caps = caps(inner.caps(), names.mode, content.is_some(), &alike, (&prefix, &dir));
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let nonces = Default::default();
     Ok(Arc::new(Crypt(Arc::new(Service { inner, names, content, strict, prefix, caps, locator, nonces }))))
 }
 
 /// What the other store can do, as far as it can be done with encrypted files.
-fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, prefix: &[u8]) -> Caps {
+///
+/// `prefix`: what all keys begin with, and the key of that directory in the other store.
+fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, (prefix, dir): (&[u8], &Key)) -> Caps {
     let domain = inner.domain.as_ref().map(|domain| Domain {
         name: format!("crypt {alike} {}", domain.name),
         // Both ends are in one place of the other store or in two: each tells its own, and where it is in there.
-        place: [&(domain.place.len() as u64).to_le_bytes()[..], &domain.place, prefix].concat().into(),
+        place: [&(domain.place.len() as u64).to_le_bytes()[..], &domain.place, b"/", prefix].concat().into(),
         on_device: None,
     });
     Caps {
@@ -81,7 +86,7 @@ fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, prefix: &[u8]) -> C
         page: None,
         case_insensitive: inner.case_insensitive && mode != Mode::Standard,
         attributes: None,
-        rests_on: inner.ground(),
+        rests_on: inner.ground(&[dir.as_bytes()]),
         ..inner.clone()
     }
 }
@@ -136,7 +141,9 @@ impl Service {
 
     async fn copy(&self, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
         let place = batch.from.split_first_chunk::<8>().and_then(|(len, rest)| {
-            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX))
+            let at = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
+            let (place, prefix) = rest.split_at_checked(at)?;
+            Some((place, prefix.strip_prefix(b"/")?))
         });
         let Some((place, from)) = place else {
             let wrong = || Err(Error::new(ErrorKind::Unsupported, "copy", "the other end is another kind of store"));

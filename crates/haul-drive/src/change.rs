@@ -3,14 +3,14 @@
 use crate::{
     AT_ONCE,
     facts::{FIELDS, File, pinned, time},
-    service::{Root, Service},
+    service::Service,
     standing::{Arriving, allowed},
     upload::settled,
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Version};
 use haul_net::at;
 use haul_oauth::{google::Shown as _, plain};
-use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch, each};
+use haul_store::{CopyBatch, CopyHow, CopyItem, Direction, Stored, Watch, each, ids::Root};
 use http::Method;
 use serde_json::json;
 

@@ -29,7 +29,7 @@ use haul_store::{
     Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Upload, Watch, WriteSpec, each, tree,
 };
 use options::Config;
-use service::{Root, Service};
+use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
 
 pub use login::PROVIDER;
@@ -46,7 +46,7 @@ const AT_ONCE: usize = 32;
 
 fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let config = Config::read(&request)?;
-    let root = Root::new(&config, &request.path)?;
+    let root = service::root(&config, &request.path)?;
     let host = config.host();
     let name = format!("drive:{host}:{}", config.who);
     let judge = if config.stop_on_upload_limit { error::judge_stop } else { error::judge };

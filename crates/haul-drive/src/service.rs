@@ -9,10 +9,10 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Pages};
 use haul_oauth::{Api, Call, Refusal, few};
-use haul_store::{Caps, Turns, ids::Ids, tree};
+use haul_store::{Caps, Turns, ids::{Ids, Root}, tree};
 use http::{HeaderName, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -27,33 +27,14 @@ const AGREED: [Duration; 4] =
 /// Ids that are asked for at once.
 const IDS: usize = 100;
 
-/// A store's root: a folder's id, and the way from there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Root {
-    start: String,
-    pub path: Vec<String>,
-}
-
-impl Root {
-    /// From the options and the path after the colon.
-    ///
-    /// Errors: `Invalid` for names that can't be.
-    pub fn new(config: &Config, path: &[u8]) -> Result<Root> {
-        let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
-        let bad = || Error::new(ErrorKind::Invalid, "open", "Google Drive can't hold such a path");
-        let path = parts.map(|part| config.encoding.encode_text(part).ok_or_else(bad)).collect::<Result<_>>()?;
-        Ok(Root { start: config.start.clone(), path })
-    }
-
-    /// As bytes that [`Root::parse`] reads.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-
-    /// From [`Root::to_bytes`].
-    pub fn parse(bytes: &[u8]) -> Option<Root> {
-        serde_json::from_slice(bytes).ok()
-    }
+/// A store's root, from the options and the path after the colon.
+///
+/// Errors: `Invalid` for names that can't be.
+pub fn root(config: &Config, path: &[u8]) -> Result<Root> {
+    let names = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
+    let bad = || Error::new(ErrorKind::Invalid, "open", "Google Drive can't hold such a path");
+    let names = names.map(|name| config.encoding.encode_text(name).ok_or_else(bad)).collect::<Result<_>>()?;
+    Ok(Root { base: config.start.clone(), names })
 }
 
 /// A page of a listing.
@@ -187,7 +168,7 @@ impl Service {
             "" => call,
             key => {
                 let name = HeaderName::from_static("x-goog-drive-resource-keys");
-                call.header(name, format!("{}/{key}", self.root.start))
+                call.header(name, format!("{}/{key}", self.root.base))
             }
         }
     }
@@ -251,7 +232,7 @@ impl Service {
 
     /// The condition of being in a folder.
     pub fn inside(&self, id: &str) -> String {
-        let is_root = id == self.root.start && self.root.path.is_empty();
+        let is_root = id == self.root.base && self.root.is_base();
         match (is_root && self.config.shared_with_me, is_root && self.config.starred_only) {
             (true, true) => "sharedWithMe = true and starred = true".into(),
             (true, false) => "sharedWithMe = true".into(),
@@ -309,7 +290,7 @@ impl Service {
 
     /// True for the root of a Drive, which is no folder like others.
     pub fn is_top(&self, key: &Key) -> bool {
-        key.is_root() && self.root.path.is_empty()
+        key.is_root() && self.root.is_base()
     }
 
     /// A key's name in its directory, as the service has it.
@@ -327,8 +308,8 @@ impl Service {
 
     /// The real id of where the root's way starts: listings name it so.
     async fn start(&self, root: &Root) -> Result<String> {
-        if root.start != "root" || self.config.shared_with_me || self.config.starred_only {
-            return Ok(root.start.clone());
+        if root.base != "root" || self.config.shared_with_me || self.config.starred_only {
+            return Ok(root.base.clone());
         }
         let ask = async || match self.by_id("root").await {
             Ok(file) => Ok(file.id),
@@ -442,7 +423,7 @@ impl Service {
     async fn walk_root(&self, root: &Root, make: bool) -> Result<(String, Option<String>)> {
         let key = Key::new("");
         let (mut id, mut above) = (self.start(root).await?, None);
-        for name in &root.path {
+        for name in &root.names {
             let named = self.look(&id, name, &key).await?;
             let missing = || Error::new(ErrorKind::DirNotFound, "find", format!("no folder {name:?} in Google Drive"));
             let next = match named.folder(&key)? {

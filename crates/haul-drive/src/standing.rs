@@ -55,7 +55,7 @@ impl Service {
     /// Errors: Google doesn't tell.
     pub async fn stands(&self, dir: &Key, id: &str) -> Result<bool> {
         // A Drive's own root is in no folder, and a log-in for files of its own alone doesn't see it.
-        if dir.is_root() && self.root.path.is_empty() && self.config.is_whole {
+        if dir.is_root() && self.root.is_base() && self.config.is_whole {
             return Ok(true);
         }
         let asked = self.standing.ask(id, async || match self.by_id(id).await {
@@ -68,7 +68,7 @@ impl Service {
             return Ok(false);
         }
         let (above, name) = match dir.is_root() {
-            true => (self.above(), self.root.path.last().cloned()),
+            true => (self.above(), self.root.names.last().cloned()),
             false => (self.dirs.get(&dir.parent()), Some(self.name(dir)?)),
         };
         // One that the options name is known by its id alone.

@@ -3,7 +3,7 @@
 
 use crate::{
     facts::{File, time},
-    service::{Root, Service},
+    service::Service,
     standing::{Arriving, allowed},
 };
 use futures::{FutureExt, future::BoxFuture};
@@ -16,6 +16,7 @@ use haul_oauth::{
 };
 use haul_store::{
     Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec,
+    ids::Root,
     in_order::{InOrder, Session as _},
 };
 use http::{HeaderName, Method};

@@ -4,13 +4,13 @@
 use crate::{
     conditions::choose,
     list,
-    service::{Item, Root, Service, folds, times},
+    service::{Item, Service, folds, times},
     version::parts_of,
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::Fault;
 use haul_oauth::Call;
-use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier};
+use haul_store::{CopyHow, CopyItem, Direction, Stored, earlier, ids::Root};
 use http::{Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;

@@ -24,9 +24,9 @@ use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Versi
 use haul_oauth::{Api, Login};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, tree, web,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each, ids::Root, tree, web,
 };
-use service::{Root, Service};
+use service::Service;
 use std::{ops::Range, sync::Arc, time::Duration};
 
 /// The kind.
@@ -49,10 +49,10 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let client = request.options.get("client_id").map(String::as_str).unwrap_or_default();
     let account = format!("onedrive:{}:{client}", config.drive);
     let api = Api::open(&request, &host, &account, Some(login), error::judge)?;
-    let root = Root::new(&config, &request.path)?;
+    let root = service::root(&config, &request.path)?;
     let domain = Domain {
         name: format!("onedrive:{}/{}:{client}", config.endpoint, config.drive),
-        place: root.place().into(),
+        place: root.to_bytes().into(),
         on_device: None,
     };
     let hashes: Vec<_> = config.hash.into_iter().collect();
@@ -99,7 +99,7 @@ impl Store for OneDrive {
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {
         let all = request.recursive && request.prefix.is_empty() && request.limit.is_none();
-        let folders: Arc<dyn tree::Folders> = match all && self.0.config.delta && self.0.root.is_drive() {
+        let folders: Arc<dyn tree::Folders> = match all && self.0.config.delta && service::is_drive(&self.0.root) {
             true => Arc::new(delta::Whole::new(self.0.clone())),
             false => Arc::new(list::Children(self.0.clone())),
         };
@@ -128,7 +128,7 @@ impl Store for OneDrive {
 
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         async move {
-            let from = &Root::of_place(&batch.from);
+            let from = &Root::parse(&batch.from);
             each::copied(batch.items, &watch, AT_ONCE, |item| async move {
                 change::copy(&self.0, from.as_ref(), &item).await
             })

@@ -6,7 +6,7 @@ use haul_net::Fault;
 use haul_oauth::{Api, Call, Refusal, Refused};
 use haul_store::{
     Caps,
-    ids::{Ids, Place},
+    ids::{Ids, Place, Root},
     tree::is_odd,
     web,
 };
@@ -162,41 +162,25 @@ pub fn times(mtime: Mtime) -> Value {
     json!({"lastModifiedDateTime": time(mtime)})
 }
 
-/// Where a store begins.
-#[derive(Clone, Debug)]
-pub struct Root {
-    /// The item from which paths go: `root`, or `items/ID`.
-    base: String,
-    /// The names below it, as the service has them.
-    parts: Vec<String>,
+/// The base of a root that is the drive's own.
+const DRIVE: &str = "root";
+
+/// Where a store begins: below the drive's root, or an item (`items/ID`).
+///
+/// Errors: `Invalid` for what can't be names.
+pub fn root(config: &Config, path: &[u8]) -> Result<Root> {
+    let base = match &*config.root_folder_id {
+        "" => DRIVE.into(),
+        id => format!("items/{}", web::encoded(id.as_bytes())),
+    };
+    let names = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
+    let names = names.map(|part| name(config, part, &Key::new(path))).collect::<Result<_>>()?;
+    Ok(Root { base, names })
 }
 
-impl Root {
-    /// Errors: `Invalid` for what can't be names.
-    pub fn new(config: &Config, path: &[u8]) -> Result<Root> {
-        let base = match &*config.root_folder_id {
-            "" => "root".into(),
-            id => format!("items/{}", web::encoded(id.as_bytes())),
-        };
-        let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty());
-        let parts = parts.map(|part| name(config, part, &Key::new(path))).collect::<Result<_>>()?;
-        Ok(Root { base, parts })
-    }
-
-    /// Opaque bytes for it.
-    pub fn place(&self) -> Vec<u8> {
-        [&[self.base.clone()][..], &self.parts].concat().join("/\n").into_bytes()
-    }
-
-    pub fn of_place(place: &[u8]) -> Option<Root> {
-        let mut parts = std::str::from_utf8(place).ok()?.split("/\n").map(str::to_owned);
-        Some(Root { base: parts.next()?, parts: parts.collect() })
-    }
-
-    /// It is the root of the drive.
-    pub fn is_drive(&self) -> bool {
-        self.base == "root" && self.parts.is_empty()
-    }
+/// It is the root of the drive.
+pub fn is_drive(root: &Root) -> bool {
+    root.base == DRIVE && root.is_base()
 }
 
 /// The service's name for a part of a key.
@@ -283,7 +267,7 @@ impl Service {
 
     /// The names of a key below a root's base.
     pub fn names(&self, root: &Root, key: &Key) -> Result<Vec<String>> {
-        let mut names = root.parts.clone();
+        let mut names = root.names.clone();
         let plain = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
         if !plain.is_empty() {
             for part in plain.split(|b| *b == b'/') {
@@ -338,10 +322,10 @@ impl Service {
         let names = self.names(root, key)?;
         if root.base == self.root.base {
             // How the root was typed counts for nothing; but where only children have names, it is found step by step.
-            let first = if self.config.by_child { 1 } else { root.parts.len() + 1 };
+            let first = if self.config.by_child { 1 } else { root.names.len() + 1 };
             let most = if verb == "/children" { names.len() } else { names.len().saturating_sub(1) };
             for count in first..=most {
-                self.finds(op, key, &names[..count], count > root.parts.len()).await?;
+                self.finds(op, key, &names[..count], count > root.names.len()).await?;
             }
         }
         Ok(self.by_names(root, &names, verb))
@@ -406,11 +390,11 @@ impl Service {
     pub async fn finds_shared(&self, op: &'static str) -> Result<bool> {
         let look = async {
             let mut found = false;
-            for count in 1..=self.root.parts.len() {
-                match self.item(self.by_names(&self.root, &self.root.parts[..count], "")).await {
+            for count in 1..=self.root.names.len() {
+                match self.item(self.by_names(&self.root, &self.root.names[..count], "")).await {
                     Ok(item) if item.is_folder() => {
                         found |= item.remote_item.is_some();
-                        self.put_folder(&place(&self.root.parts[..count]), &item);
+                        self.put_folder(&place(&self.root.names[..count]), &item);
                     }
                     Ok(_) => break,
                     Err(refused) if refused.fault.kind == ErrorKind::NotFound => break,
@@ -537,7 +521,7 @@ impl Service {
                     return exists(format!("a file is in the place of the folder {name:?}"));
                 }
                 // How the root was typed counts for nothing.
-                if there.name != *name && names.len() > self.root.parts.len() {
+                if there.name != *name && names.len() > self.root.names.len() {
                     return exists(folds(&there.name));
                 }
                 there

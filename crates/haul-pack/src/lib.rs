@@ -221,7 +221,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
         concurrency: inner.concurrency,
         copy_batch: 1,
         gathers: settings.files * 2,
-        rests_on: inner.ground(),
+        rests_on: inner.ground(&[b"packs", b"files"]),
         relays: false,
     }
 }

@@ -1,8 +1,10 @@
-//! Ids of directories by their keys, for stores whose services know things by ids. It asks nobody: whoever asks the service holds the
-//! directory's place meanwhile, so that others who want the same directory wait for that answer. Bounded: what was used longest ago is
-//! forgotten first.
+//! Stores whose services know things by ids: where their roots are, and ids of directories by their keys.
+//!
+//! The ids ask nobody: whoever asks the service holds the directory's place meanwhile, so that others who want the same directory wait
+//! for that answer. Bounded: what was used longest ago is forgotten first.
 
 use haul_core::Key;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,6 +13,39 @@ use tokio::sync::OwnedMutexGuard;
 
 /// Directories that are kept at most, in bytes some 100 MB with names of usual length.
 const MOST: usize = 500_000;
+
+/// What a name in a [`Root`]'s bytes may not hold.
+const APART: AsciiSet = CONTROLS.add(b'/').add(b'%');
+
+/// Where a store begins: a directory's id, and the way from there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The id, or what stands for one.
+    pub base: String,
+    /// The names below it, as the service has them.
+    pub names: Vec<String>,
+}
+
+impl Root {
+    /// As bytes that [`Root::parse`] reads: a path, so that of a root in another's begins with it ([`Domain::place`](crate::Domain::place)).
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let all = std::iter::once(&self.base).chain(&self.names);
+        let all: Vec<String> = all.map(|name| utf8_percent_encode(name, &APART).to_string()).collect();
+        format!("id {}", all.join("/")).into_bytes()
+    }
+
+    /// From [`Root::to_bytes`].
+    pub fn parse(bytes: &[u8]) -> Option<Root> {
+        let all = bytes.strip_prefix(b"id ")?.split(|byte| *byte == b'/');
+        let mut all = all.map(|name| Some(percent_decode(name).decode_utf8().ok()?.into_owned()));
+        Some(Root { base: all.next()??, names: all.collect::<Option<_>>()? })
+    }
+
+    /// It is a directory that was named by its id alone.
+    pub fn is_base(&self) -> bool {
+        self.names.is_empty()
+    }
+}
 
 /// Where a directory's id is kept. What is known can be read at any time; only who asks the service keeps others from asking too.
 #[derive(Debug, Default)]
@@ -137,6 +172,20 @@ mod tests {
 
     fn of(ids: &Ids, dirs: &[&str]) -> Vec<Option<String>> {
         dirs.iter().map(|dir| ids.get(&key(dir))).collect()
+    }
+
+    #[test]
+    fn roots_are_read_back_and_those_in_others_begin_with_them() {
+        let root = |base: &str, names: &[&str]| Root { base: base.into(), names: names.iter().map(|n| (*n).into()).collect() };
+        for names in [&[][..], &["a"], &["a/b", "c%2F", "ü \n"], &["", "x"]] {
+            for base in ["", "root", "items/1!2"] {
+                let own = root(base, names);
+                assert_eq!(Root::parse(&own.to_bytes()).as_ref(), Some(&own));
+                let below = root(base, &[names, &["d"]].concat());
+                assert_eq!(below.to_bytes(), [&own.to_bytes()[..], b"/d"].concat());
+            }
+        }
+        assert_eq!(Root::parse(b"/srv/files"), None);
     }
 
     #[tokio::test]

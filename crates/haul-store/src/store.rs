@@ -187,9 +187,10 @@ fn renames() -> bool {
 }
 
 impl Caps {
-    /// What a store rests on that keeps its content in this one.
-    pub fn ground(&self) -> Vec<Domain> {
-        self.domain.iter().chain(&self.rests_on).cloned().collect()
+    /// What a store rests on that keeps its content in these directories of this one.
+    pub fn ground(&self, dirs: &[&[u8]]) -> Vec<Domain> {
+        let own = self.domain.iter().flat_map(|domain| dirs.iter().map(|dir| domain.below(dir)));
+        own.chain(self.rests_on.iter().cloned()).collect()
     }
 }
 
@@ -268,11 +269,33 @@ impl PartLimits {
 pub struct Domain {
     /// Same name, same domain: the machine's file systems; one endpoint and account.
     pub name: String,
-    /// Where in it this store's root is: a folder, or `bucket/prefix`; opaque to all but the store's own kind.
+    /// Where in it this store's root is: a folder, or `bucket/prefix`; opaque to all but the store's own kind, except that the place of
+    /// a directory in another begins with that one's, and a slash.
     pub place: Arc<[u8]>,
     /// Where that is on its device, where this is known: one folder that is mounted at two places has two places in the
     /// domain and one on its device. Comparable between stores of one domain, good for nothing else.
     pub on_device: Option<Arc<[u8]>>,
+}
+
+impl Domain {
+    /// The same at a directory below it; at its own root for an empty key.
+    #[must_use]
+    pub fn below(&self, dir: &[u8]) -> Domain {
+        let at = |place: &Arc<[u8]>| match dir {
+            b"" => place.clone(),
+            dir => [&as_dir(place), dir].concat().into(),
+        };
+        Domain { name: self.name.clone(), place: at(&self.place), on_device: self.on_device.as_ref().map(at) }
+    }
+}
+
+/// A [place](Domain::place), with a slash at its end unless it is that of all there is.
+#[must_use]
+pub fn as_dir(place: &[u8]) -> Vec<u8> {
+    match place {
+        b"" | [.., b'/'] => place.to_vec(),
+        _ => [place, b"/"].concat(),
+    }
 }
 
 /// Which keys to list.

@@ -1,6 +1,6 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
-use crate::{Cx, namesakes::target, overlap::as_dir};
+use crate::{Cx, namesakes::target};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     job::Job,
@@ -8,7 +8,7 @@ use haul_core::{
     key::name,
     links::SourceLinks,
 };
-use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, offered};
+use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, as_dir, offered};
 use std::{collections::HashSet, sync::Arc};
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.

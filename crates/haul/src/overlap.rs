@@ -7,7 +7,7 @@ use haul_core::{
     filter::Filter,
     job::{Job, Verb},
 };
-use haul_store::{Domain, Store};
+use haul_store::{Domain, Store, as_dir};
 use std::sync::Arc;
 
 /// Beginning of the name of a file that is put at one end of a move and looked for at the other; it says what it is to whoever finds
@@ -37,11 +37,18 @@ pub fn check(cx: &Cx, verb: Verb) -> Result<()> {
             ));
         }
     }
+    // A copy only adds below; a sync would delete the source, and a move put files over others that are yet to move.
+    if verb == Verb::Copy {
+        return Ok(());
+    }
     for (src, dst) in kept_in(&cx.src, &cx.dst) {
-        // A copy only adds below; a sync would delete the source, and a move put files over others that are yet to move.
-        if verb != Verb::Copy && holds(&dst, &src, &cx.filter) {
+        if holds(&dst, &src, &cx.filter) {
             return invalid(format!("the source {s} is inside the destination {d}: exclude it with a filter"));
         }
+    }
+    // Of content in another form no filter speaks.
+    if grounds(&cx.src, &cx.dst).any(|(src, dst)| below(&src, &dst).is_some()) {
+        return invalid(format!("the destination {d} is where the source {s} keeps its content: choose another"));
     }
     Ok(())
 }
@@ -154,20 +161,45 @@ fn pairs(a: &Domain, b: Option<&Domain>) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// True when `inner` is `outer` or in it, where the filter lets a job come.
 fn holds(outer: &[u8], inner: &[u8], filter: &Filter) -> bool {
-    inner.strip_prefix(outer).is_some_and(|below| filter.descend(below))
+    below(outer, inner).is_some_and(|below| filter.descend(below))
+}
+
+/// Where in `outer` `inner` is.
+fn below<'a>(outer: &[u8], inner: &'a [u8]) -> Option<&'a [u8]> {
+    // A path from the top is in none that begins at a user's own folder.
+    let apart = outer.is_empty() && inner.starts_with(b"/");
+    inner.strip_prefix(outer).filter(|_| !apart)
 }
 
 /// Where `a` is beside where `b` is, and where what `a` rests on is: what is deleted or read there is its content in another form.
 fn kept_in(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let grounds = a.caps().rests_on.iter().flat_map(|ground| pairs(ground, b.caps().domain.as_ref()));
-    places(a, b).into_iter().chain(grounds).collect()
+    places(a, b).into_iter().chain(grounds(a, b)).collect()
 }
 
-/// A place in a domain, with a slash at its end.
-pub(crate) fn as_dir(place: &[u8]) -> Vec<u8> {
-    let mut dir = place.to_vec();
-    if dir.last() != Some(&b'/') {
-        dir.push(b'/');
+/// Where what `a` rests on is, beside where `b` is.
+fn grounds(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    a.caps().rests_on.iter().flat_map(|ground| pairs(ground, b.caps().domain.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_in_another_by_whole_names() {
+        for (outer, inner, expected) in [
+            ("a", "a", Some("")),
+            ("a", "a/b", Some("b/")),
+            ("a", "ab", None),
+            ("a/b", "a", None),
+            ("/", "/a", Some("a/")),
+            // All buckets, and a user's own folder: paths from the top are elsewhere.
+            ("", "bucket", Some("bucket/")),
+            ("", "", Some("")),
+            ("", "/srv", None),
+        ] {
+            let (outer, inner) = (as_dir(outer.as_bytes()), as_dir(inner.as_bytes()));
+            assert_eq!(below(&outer, &inner), expected.map(str::as_bytes), "{outer:?} {inner:?}");
+        }
     }
-    dir
 }

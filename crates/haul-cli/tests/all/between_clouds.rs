@@ -102,6 +102,32 @@ fn below(place: &str, name: &str) -> String {
     if place.ends_with(':') { format!("{place}{name}") } else { format!("{place}/{name}") }
 }
 
+/// A sync out of a directory below the destination would delete its source, one into a directory below its source would go on for ever.
+#[test]
+fn places_in_one_another_are_known_on_each() {
+    let Clouds { lab, places, .. } = &Clouds::start();
+    write(&lab.path("src/in/f"), b"content", TIME);
+    for place in places {
+        lab.haul(&["copy", "@src", place]).ok();
+        let inner = below(place, "in");
+        for (args, words) in [
+            (["sync", place, &inner], "is inside the source"),
+            (["copy", place, &inner], "is inside the source"),
+            (["sync", &inner, place], "is inside the destination"),
+            (["move", &inner, place], "is inside the destination"),
+            (["sync", place, place], "are the same"),
+        ] {
+            let ran = lab.haul(&args);
+            assert!(ran.code != 0 && ran.err.contains(words), "{args:?}: {}", ran.err);
+        }
+        lab.haul(&["copy", place, &inner, "--exclude=/in/**"]).ok();
+        assert_eq!(lab.haul(&["lsf", "-R", "--files-only", place]).ok().out, "in/f\n");
+    }
+    lab.haul(&["mkdir", "s3:other"]).ok();
+    let ran = lab.haul(&["copy", "s3:", "s3:other"]);
+    assert!(ran.code != 0 && ran.err.contains("is inside the source"), "{}", ran.err);
+}
+
 /// In a ring, both ways round; from each to each in all rounds.
 #[test]
 fn what_goes_from_one_to_the_next_arrives_and_is_proved() {

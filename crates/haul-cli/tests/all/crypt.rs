@@ -247,6 +247,15 @@ fn a_place_that_holds_the_encrypted_files_is_no_other_end() {
         assert!(ran.code != 0 && ran.err.contains(words), "{args:?}: {}", ran.err);
         assert_same(&before, &tree(&lab, "whole"), "nothing was touched");
     }
+    // Where names of directories aren't encrypted, one can be taken for the other.
+    make(&lab, "plain", lab.path("plain").to_str().unwrap(), &["directory_name_encryption=false"]);
+    lab.haul(&["copy", "@src", "plain:d"]).ok();
+    let ran = lab.haul(&["sync", "plain:d", "@plain/d"]);
+    assert!(ran.code != 0 && ran.err.contains("is inside the destination"), "{}", ran.err);
+    let ran = lab.haul(&["sync", "plain:", "@plain/d"]);
+    assert!(ran.code != 0 && ran.err.contains("is where the source plain: keeps its content"), "{}", ran.err);
+    lab.haul(&["sync", "plain:d", "@plain/beside"]).ok();
+    lab.haul(&["check", "@src", "plain:d"]).ok();
     // Beside the encrypted files there may be others.
     write(&lab.path("whole/enc/plain/f"), b"plain", TIME);
     lab.haul(&["sync", "@whole/enc/plain", "c:there"]).ok();
