@@ -14,6 +14,7 @@ use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::{Fault, at};
 use haul_store::{
     CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, Watch, WriteSpec, bucket::Root,
+    each,
 };
 use http::{HeaderMap, Method};
 use std::{
@@ -32,9 +33,9 @@ const PART: u64 = 256 << 20;
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&service::WORDS, &from).and_then(|root| root.encoded(service.config.encoding)) {
+    let root = match service.root.like(&from) {
         Ok(root) => root,
-        Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
+        Err(error) => return each::failed(items.len(), &error),
     };
     let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())

@@ -21,7 +21,7 @@ use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result,
 use haul_oauth::{Api, Login};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, PartLimits, Read, Resumable,
-    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
+    Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, each,
 };
 use options::Config;
 use service::Service;
@@ -151,7 +151,7 @@ impl Store for Dropbox {
         async move {
             match self.0.ready("copy").await {
                 Ok(()) => change::copy(&self.0, batch, watch).await,
-                Err(error) => batch.items.iter().map(|_| Err(error.to_report())).collect(),
+                Err(error) => each::failed(batch.items.len(), &error),
             }
         }
         .boxed()
@@ -167,7 +167,7 @@ impl Store for Dropbox {
         async move {
             match self.0.ready("delete").await {
                 Ok(()) => change::delete(&self.0, keys).await,
-                Err(error) => keys.iter().map(|_| Err(error.to_report())).collect(),
+                Err(error) => each::failed(keys.len(), &error),
             }
         }
         .boxed()

@@ -41,7 +41,7 @@ use haul_core::{
 use haul_store::{
     Admin, Attributed, AttributesBatch, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Hashing, Inodes,
     ListRequest, Meters, Read, Resumable, Resumed, Sent, SettleItem, Space, Store, Stored, Unfinished, Upload, Watch,
-    WriteSpec,
+    WriteSpec, each,
 };
 use hello::About;
 use message::{Answer, Folder, FolderId, Request};
@@ -219,7 +219,7 @@ impl Store for FarStore {
     fn copy(&self, batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         Box::pin(async move {
             let count = batch.items.len();
-            let all = |error: Error| (0..count).map(|_| Err(error.to_report())).collect();
+            let all = |error: Error| each::failed(count, &error);
             self.copied(batch, &watch).await.unwrap_or_else(all)
         })
     }
@@ -356,7 +356,7 @@ impl FarStore {
 /// What was answered about each of `count`, made of one answer by `each`; its error for all where there is none.
 fn answers<T>(answer: Result<Answer>, count: usize, each: impl Fn(Answer) -> Option<Vec<Result<T>>>) -> Vec<Result<T>> {
     let answers = answer.and_then(|answer| each(answer).filter(|all| all.len() == count).ok_or_else(unexpected));
-    answers.unwrap_or_else(|error| (0..count).map(|_| Err(error.to_report())).collect())
+    answers.unwrap_or_else(|error| each::failed(count, &error))
 }
 
 impl Inodes for FarStore {

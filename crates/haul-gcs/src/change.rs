@@ -44,9 +44,9 @@ struct Rewrite {
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&service::WORDS, &from).and_then(|root| root.encoded(service.config.encoding)) {
+    let root = match service.root.like(&from) {
         Ok(root) => root,
-        Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
+        Err(error) => return each::failed(items.len(), &error),
     };
     let root = &root;
     each::copied(items, &watch, AT_ONCE, |item| async move { copy_item(service, root, &item).await }).await

@@ -12,7 +12,7 @@ use super::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Meta, Mtime, Result, Retry, Version, plan::Replace};
-use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Stored, Watch, WriteSpec, bucket::Root};
+use haul_store::{CopyBatch, CopyHow, CopyItem, LogCopy, Part, Stored, Watch, WriteSpec, bucket::Root, each};
 use http::{HeaderMap, Method};
 use std::ops::Range;
 
@@ -25,9 +25,9 @@ const AT_ONCE: usize = 256;
 /// Copies as [`haul_store::Store::copy`] says.
 pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
     let CopyBatch { from, items, .. } = batch;
-    let root = match Root::parse(&address::WORDS, &from).and_then(|root| root.encoded(service.config.encoding)) {
+    let root = match service.root.like(&from) {
         Ok(root) => root,
-        Err(error) => return items.iter().map(|_| Err(error.to_report())).collect(),
+        Err(error) => return each::failed(items.len(), &error),
     };
     let (root, watch) = (&root, &watch);
     stream::iter(items.into_iter().enumerate())

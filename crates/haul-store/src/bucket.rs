@@ -57,6 +57,13 @@ impl Root {
         Ok(Root { prefix, encoding, ..self })
     }
 
+    /// That of another store of this service, from its [bytes](Root::to_bytes).
+    ///
+    /// Errors: as those of [`Root::parse`] and [`Root::encoded`].
+    pub fn like(&self, other: &[u8]) -> Result<Root> {
+        Root::parse(self.words, other)?.encoded(self.encoding)
+    }
+
     /// As bytes that [`Root::parse`] reads: `bucket/prefix/`, or nothing.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.bucket {

@@ -2,7 +2,12 @@
 
 use crate::{CopyItem, Stored, Watch};
 use futures::{StreamExt, stream};
-use haul_core::{Key, Result, Version};
+use haul_core::{Error, Key, Result, Version};
+
+/// The same error for each of so many.
+pub fn failed<T>(count: usize, error: &Error) -> Vec<Result<T>> {
+    (0..count).map(|_| Err(error.to_report())).collect()
+}
 
 /// Copies each of `items`, `at_once` of them at a time, and tells `watch` what was copied. One answer for each, in their order.
 pub async fn copied<F>(

@@ -5,7 +5,7 @@ use super::{Arrived, Mover, Order, pump};
 use crate::cx::cancelled;
 use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Result, hash::hash_bytes, job::Publish};
-use haul_store::{Small, Stored};
+use haul_store::{Small, Stored, each};
 
 impl Mover {
     /// True for a file that goes with others.
@@ -39,7 +39,7 @@ impl Mover {
             },
             Err(error) => Err(error),
         };
-        let answers = answers.unwrap_or_else(|error| orders.iter().map(|_| Err(error.to_report())).collect());
+        let answers = answers.unwrap_or_else(|error| each::failed(orders.len(), &error));
         let each = orders.iter().zip(answers);
         each.map(|(order, answer)| answer.inspect(|arrived| self.count(order.step, arrived.size as i64))).collect()
     }
