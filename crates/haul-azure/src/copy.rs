@@ -13,8 +13,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use haul_core::{Algo, Error, ErrorKind, Key, Result, Retry, Version};
 use haul_net::{Fault, at};
 use haul_store::{
-    CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, Watch, WriteSpec, bucket::Root,
-    each,
+    CopyBatch, CopyHow, CopyItem, Direction, Late, LogCopy, Part, Sent, Stored, Watch, WriteSpec, bucket::Root, each,
 };
 use http::{HeaderMap, Method};
 use std::{

@@ -9,7 +9,12 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_net::{Fault, Pages};
 use haul_oauth::{Api, Call, Refusal, Refused, few};
-use haul_store::{Caps, ids::{Ids, Root}, tree::is_odd, web};
+use haul_store::{
+    Caps,
+    ids::{Ids, Root},
+    tree::is_odd,
+    web,
+};
 use http::{HeaderName, Method};
 use serde::Deserialize;
 use serde_json::json;

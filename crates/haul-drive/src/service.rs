@@ -9,7 +9,11 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result, Retry};
 use haul_net::{Fault, Pages};
 use haul_oauth::{Api, Call, Refusal, few};
-use haul_store::{Caps, Turns, ids::{Ids, Root}, tree};
+use haul_store::{
+    Caps, Turns,
+    ids::{Ids, Root},
+    tree,
+};
 use http::{HeaderName, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;

@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn roots_are_read_back_and_those_in_others_begin_with_them() {
-        let root = |base: &str, names: &[&str]| Root { base: base.into(), names: names.iter().map(|n| (*n).into()).collect() };
+        let root =
+            |base: &str, names: &[&str]| Root { base: base.into(), names: names.iter().map(|n| (*n).into()).collect() };
         for names in [&[][..], &["a"], &["a/b", "c%2F", "ü \n"], &["", "x"]] {
             for base in ["", "root", "items/1!2"] {
                 let own = root(base, names);

@@ -8,7 +8,9 @@ use haul_core::{
     key::name,
     links::SourceLinks,
 };
-use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, as_dir, offered};
+use haul_store::{
+    AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, as_dir, offered,
+};
 use std::{collections::HashSet, sync::Arc};
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.

@@ -330,7 +330,8 @@ impl Work<'_> {
         let store = &self.source.store;
         let there = haul::hash::computed_there(store).await?;
         let read = store.caps().cheap_reads.then_some(Algo::Blake3);
-        let none = || Error::new(ErrorKind::Unsupported, "dedupe", "the store has no hashes, so --by-hash can't compare");
+        let none =
+            || Error::new(ErrorKind::Unsupported, "dedupe", "the store has no hashes, so --by-hash can't compare");
         let algo = read.or(there.first().copied()).ok_or_else(none)?;
         let mut named = HashSet::new();
         files.retain(|file| file.version.as_ref().is_none_or(|version| named.insert(version.clone())));

@@ -218,9 +218,13 @@ mod tests {
     }
     #[test]
     fn tags_and_escapes_are_those_of_the_gnu_tools() {
-        let text = b"\\00000001  a\\n\\\\\\r\n00000002  a\\nb\nCRC32 (a (b) = c) = 00000003\n\\crc-32 (\\n) = 00000004\n";
+        let text =
+            b"\\00000001  a\\n\\\\\\r\n00000002  a\\nb\nCRC32 (a (b) = c) = 00000003\n\\crc-32 (\\n) = 00000004\n";
         let want = [("a\n\\\r", 1u8), ("a\\nb", 2), ("a (b) = c", 3), ("\n", 4)];
-        assert_eq!(parse(Algo::Crc32, text).unwrap(), want.map(|(k, v)| (k.as_bytes().to_vec(), vec![0, 0, 0, v])).into());
+        assert_eq!(
+            parse(Algo::Crc32, text).unwrap(),
+            want.map(|(k, v)| (k.as_bytes().to_vec(), vec![0, 0, 0, v])).into()
+        );
         for name in ["a\nb", "\\\r"] {
             let line = [b"\\00000001  ", &*escaped(name.as_bytes()).unwrap()].concat();
             assert_eq!(parse(Algo::Crc32, &line).unwrap().keys().next().unwrap(), name.as_bytes());

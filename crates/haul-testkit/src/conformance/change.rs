@@ -150,7 +150,8 @@ pub(super) async fn copies_answer_for_each(store: Arc<dyn Store>) -> Outcome {
 
 pub(super) async fn a_rename_leaves_nothing_behind(store: Arc<dyn Store>) -> Outcome {
     put(&*store, "d/f", b"12345").await;
-    let renamed = copy(&*store, vec![CopyItem { how: CopyHow::Rename, ..item("d/f", "e/g", 5) }], Watch::default()).await?;
+    let renamed =
+        copy(&*store, vec![CopyItem { how: CopyHow::Rename, ..item("d/f", "e/g", 5) }], Watch::default()).await?;
     let renamed = renamed.into_iter().next().expect("an answer");
     if !store.caps().renames {
         assert_eq!(renamed.expect_err("it doesn't rename").kind(), ErrorKind::Unsupported);
