@@ -90,14 +90,13 @@ pub fn check_records(records: &Arc<dyn Store>, cx: &Cx) -> Result<()> {
 pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
     let Some(backup) = &cx.backup else { return Ok(()) };
     for (store, what) in [(&cx.dst, "destination"), (&cx.src, "source")] {
-        let (places, kept) = (places(backup, store), kept_in(backup, store));
         // With a suffix, files can be kept beside their successors.
         let beside = what == "destination" && job.existing.backup_suffix.is_some();
         let overlap = |(kept, place): &(Vec<u8>, Vec<u8>)| {
             !(beside && kept == place) && (holds(place, kept, &cx.filter) || holds(kept, place, &cx.filter))
         };
-        let in_it = |(kept, place): &(Vec<u8>, Vec<u8>)| kept != place && holds(place, kept, &cx.filter);
-        if places.iter().any(overlap) || kept.iter().any(in_it) {
+        let content_in_it = |(kept, place): (Vec<u8>, Vec<u8>)| holds(&place, &kept, &cx.filter);
+        if places(backup, store).iter().any(overlap) || grounds(backup, store).any(content_in_it) {
             let (b, s) = (backup.locator(), store.locator());
             return invalid(format!(
                 "--backup-dir {b} overlaps with the {what} {s}: choose one outside of it, or leave it out with a filter"
