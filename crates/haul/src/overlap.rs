@@ -95,8 +95,7 @@ pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
         let overlap = |(kept, place): &(Vec<u8>, Vec<u8>)| {
             !(beside && kept == place) && (holds(place, kept, &cx.filter) || holds(kept, place, &cx.filter))
         };
-        let content_in_it = |(kept, place): (Vec<u8>, Vec<u8>)| holds(&place, &kept, &cx.filter);
-        if places(backup, store).iter().any(overlap) || grounds(backup, store).any(content_in_it) {
+        if places(backup, store).iter().any(overlap) {
             let (b, s) = (backup.locator(), store.locator());
             return invalid(format!(
                 "--backup-dir {b} overlaps with the {what} {s}: choose one outside of it, or leave it out with a filter"
