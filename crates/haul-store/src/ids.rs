@@ -5,6 +5,7 @@
 
 use haul_core::Key;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,7 +19,7 @@ const MOST: usize = 500_000;
 const APART: AsciiSet = CONTROLS.add(b'/').add(b'%');
 
 /// Where a store begins: a directory's id, and the way from there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     /// The id, or what stands for one.
     pub base: String,
