@@ -146,6 +146,7 @@ impl MadeStore {
             // A local disk's, since that is what it stands for.
             parts: Some(PartLimits::FILE),
             domain: None,
+            place: None,
             renames: true,
             delete_batch: 1,
             conditional: false,

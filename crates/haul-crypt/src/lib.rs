@@ -69,12 +69,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
 ///
 /// `prefix`: what all keys begin with, and the key of that directory in the other store.
 fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, (prefix, dir): (&[u8], &Key)) -> Caps {
-    let domain = inner.domain.as_ref().map(|domain| Domain {
-        name: format!("crypt {alike} {}", domain.name),
-        // Both ends are in one place of the other store or in two: each tells its own, and where it is in there.
-        place: [&(domain.place.len() as u64).to_le_bytes()[..], &domain.place, b"/", prefix].concat().into(),
-        on_device: None,
-    });
+    let within = |domain: &Domain| domain.within(&format!("crypt {alike}"), prefix);
     Caps {
         symlinks: false,
         hashes_listed: if sealed { Vec::new() } else { inner.hashes_listed.clone() },
@@ -82,7 +77,8 @@ fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, (prefix, dir): (&[u
         files: inner.files && !sealed,
         relays: inner.relays && !sealed,
         parts: if sealed { inner.parts.map(upload::limits) } else { inner.parts },
-        domain,
+        domain: inner.domain.as_ref().map(within),
+        place: inner.place.as_ref().map(within),
         page: None,
         case_insensitive: inner.case_insensitive && mode != Mode::Standard,
         attributes: None,
@@ -140,12 +136,7 @@ impl Service {
     }
 
     async fn copy(&self, batch: CopyBatch, watch: Watch) -> Vec<Result<Stored>> {
-        let place = batch.from.split_first_chunk::<8>().and_then(|(len, rest)| {
-            let at = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
-            let (place, prefix) = rest.split_at_checked(at)?;
-            Some((place, prefix.strip_prefix(b"/")?))
-        });
-        let Some((place, from)) = place else {
+        let Some((place, from)) = Domain::place_within(&batch.from) else {
             let wrong = || Err(Error::new(ErrorKind::Unsupported, "copy", "the other end is another kind of store"));
             return batch.items.iter().map(|_| wrong()).collect();
         };

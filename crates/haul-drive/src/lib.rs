@@ -83,6 +83,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         }),
         relays: false,
         domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
+        place: None,
         renames: true,
         delete_batch: 1,
         copy_batch: 1,

@@ -76,6 +76,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         relays: false,
         // Where a shared folder is shows only when it is asked for.
         domain: (!config.shared_folders).then(|| Domain { name, place: typed.as_bytes().into(), on_device: None }),
+        place: None,
         renames: true,
         delete_batch: 1000,
         copy_batch: 1,

@@ -214,6 +214,7 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         relays: false,
         parts: Some(PartLimits { single: SMALL, ..PartLimits::FILE }),
         domain: Some(domain),
+        place: None,
         renames: true,
         delete_batch: 1000,
         copy_batch: 64,

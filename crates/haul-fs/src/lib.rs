@@ -168,6 +168,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         files: true,
         parts: Some(PartLimits::FILE),
         domain: Some(domain),
+        place: None,
         renames: true,
         delete_batch: DELETE_BATCH,
         copy_batch: if far { COPY_BATCH_FAR } else { COPY_BATCH },

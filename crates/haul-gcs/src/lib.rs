@@ -76,6 +76,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         }),
         relays: false,
         domain: Some(domain),
+        place: None,
         renames: false,
         delete_batch: change::BATCH,
         copy_batch: 1,

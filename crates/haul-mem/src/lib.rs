@@ -110,6 +110,7 @@ impl MemStore {
                 single_copy: u64::MAX,
             }),
             domain: Some(Domain { name: "memory".into(), place: place.into(), on_device: None }),
+            place: None,
             renames: true,
             delete_batch: 1000,
             conditional: true,

@@ -185,13 +185,14 @@ impl PackStore {
         let prefix = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
         let below = if path.is_empty() { String::new() } else { format!(" {}", String::from_utf8_lossy(path)) };
         let locator = format!("{} (packed){below}", inner.locator());
-        let caps = caps(inner.caps(), &settings);
+        let caps = caps(inner.caps(), &settings, &prefix);
         let (view, gather, ahead) = Default::default();
         PackStore(Arc::new(Shared { inner, prefix, locator, caps, settings, view, gather, ahead }))
     }
 }
 
-fn caps(inner: &Caps, settings: &Settings) -> Caps {
+fn caps(inner: &Caps, settings: &Settings, prefix: &[u8]) -> Caps {
+    let place = inner.domain.as_ref().map(|domain| domain.within("pack", prefix));
     Caps {
         mtime: Some(Duration::from_nanos(1)),
         set_mtime: true,
@@ -210,6 +211,7 @@ fn caps(inner: &Caps, settings: &Settings) -> Caps {
             limits
         }),
         domain: None,
+        place,
         renames: false,
         delete_batch: 1000,
         conditional: false,

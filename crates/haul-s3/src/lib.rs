@@ -157,6 +157,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
             single_copy: config.copy_cutoff,
         }),
         domain: Some(domain),
+        place: None,
         renames: false,
         delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
         conditional: config.provider.conditional,

@@ -123,6 +123,7 @@ fn caps() -> Caps {
         parts: Some(PartLimits::FILE),
         relays: true,
         domain: None,
+        place: None,
         renames: true,
         delete_batch: 1,
         copy_batch: 1,

@@ -148,6 +148,9 @@ pub struct Caps {
     pub parts: Option<PartLimits>,
     /// Two stores whose domains have the same name copy between themselves.
     pub domain: Option<Domain>,
+    /// Where it is, for a store that copies nothing by itself and so has no domain; as [`Caps::domain`] otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Domain>,
     /// Moves inside of it are renames ([`CopyHow::Rename`]). Where they aren't, a move is a copy, and its source is deleted together
     /// with others.
     #[serde(default = "renames")]
@@ -278,6 +281,22 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// That of a store of this `kind` which keeps its content at this place: both of two ends tell the place, and what their keys have
+    /// before them (`prefix`: nothing, or a directory with its slash).
+    #[must_use]
+    pub fn within(&self, kind: &str, prefix: &[u8]) -> Domain {
+        let place = [&(self.place.len() as u64).to_le_bytes()[..], &self.place, b"/", prefix].concat();
+        Domain { name: format!("{kind} {}", self.name), place: place.into(), on_device: None }
+    }
+
+    /// The place and the prefix that [`Domain::within`] was made of.
+    #[must_use]
+    pub fn place_within(place: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (len, rest) = place.split_first_chunk::<8>()?;
+        let (place, prefix) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+        Some((place, prefix.strip_prefix(b"/")?))
+    }
+
     /// The same at a directory below it; at its own root for an empty key.
     #[must_use]
     pub fn below(&self, dir: &[u8]) -> Domain {

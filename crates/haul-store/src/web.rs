@@ -293,6 +293,7 @@ pub fn caps() -> Caps {
         parts: None,
         relays: false,
         domain: None,
+        place: None,
         renames: true,
         delete_batch: 1,
         copy_batch: 1,

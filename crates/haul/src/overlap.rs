@@ -7,7 +7,7 @@ use haul_core::{
     filter::Filter,
     job::{Job, Verb},
 };
-use haul_store::{Domain, Store, as_dir};
+use haul_store::{Caps, Domain, Store, as_dir};
 use std::sync::Arc;
 
 /// Beginning of the name of a file that is put at one end of a move and looked for at the other; it says what it is to whoever finds
@@ -148,7 +148,11 @@ fn invalid(message: String) -> Result<()> {
 /// Where two stores of one domain are, as directories: in it, and on their devices, where a folder that is mounted twice is
 /// one.
 fn places(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    a.caps().domain.as_ref().map_or_else(Vec::new, |a| pairs(a, b.caps().domain.as_ref()))
+    place(a.caps()).map_or_else(Vec::new, |a| pairs(a, place(b.caps())))
+}
+
+fn place(caps: &Caps) -> Option<&Domain> {
+    caps.domain.as_ref().or(caps.place.as_ref())
 }
 
 fn pairs(a: &Domain, b: Option<&Domain>) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -176,7 +180,7 @@ fn kept_in(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Where what `a` rests on is, beside where `b` is.
 fn grounds(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    a.caps().rests_on.iter().flat_map(|ground| pairs(ground, b.caps().domain.as_ref()))
+    a.caps().rests_on.iter().flat_map(|ground| pairs(ground, place(b.caps())))
 }
 
 #[cfg(test)]

@@ -107,7 +107,8 @@ fn below(place: &str, name: &str) -> String {
 fn places_in_one_another_are_known_on_each() {
     let Clouds { lab, places, .. } = &Clouds::start();
     write(&lab.path("src/in/f"), b"content", TIME);
-    for place in places {
+    let packs = format!(":pack,remote=\"{}\":top", lab.path("packs").display());
+    for place in places.iter().chain([&packs, &"@dir".to_owned()]) {
         lab.haul(&["copy", "@src", place]).ok();
         let inner = below(place, "in");
         for (args, words) in [
