@@ -47,6 +47,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let name = format!("dropbox:{host}:{}:{}:{namespace}", request.remote, config.impersonate);
     let api = Api::open(&request, &host, &name, Some(Login::open(&PROVIDER, &request)?), error::judge)?;
     let part = config.chunk_size.unwrap_or(options::BLOCK);
+    let at = Domain { name, place: typed.as_bytes().into(), on_device: None };
     let caps = Caps {
         mtime: Some(Duration::from_secs(1)),
         set_mtime: false,
@@ -75,8 +76,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         }),
         relays: false,
         // Where a shared folder is shows only when it is asked for.
-        domain: (!config.shared_folders).then(|| Domain { name, place: typed.as_bytes().into(), on_device: None }),
-        place: None,
+        domain: Some(at.clone()).filter(|_| !config.shared_folders),
+        place: Some(at).filter(|_| config.shared_folders),
         renames: true,
         delete_batch: 1000,
         copy_batch: 1,

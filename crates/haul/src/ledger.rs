@@ -16,6 +16,9 @@ use std::sync::{
 };
 use tokio::task::JoinError;
 
+/// Files of the source that are remembered.
+pub(crate) const SOURCE_FILES: usize = 16;
+
 /// The record of a job under way, shared by all that work at it.
 pub(crate) struct Ledger {
     report: Mutex<Report>,
@@ -29,6 +32,8 @@ pub(crate) struct Ledger {
     /// A store can't be reached or doesn't know us, and that was told.
     hopeless: AtomicBool,
     next: AtomicU64,
+    /// Some of the source's files, and how many bytes they have.
+    source_files: Mutex<Vec<(Key, u64)>>,
     /// The source listed at least one file.
     source_has_files: AtomicBool,
     /// The source's listing saw everything.
@@ -51,6 +56,7 @@ impl Ledger {
             winding_down: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
             next: AtomicU64::new(1),
+            source_files: Mutex::default(),
             source_has_files: AtomicBool::new(false),
             source_complete: AtomicBool::new(false),
         }
@@ -181,6 +187,19 @@ impl Ledger {
         if files > 0 {
             self.source_has_files.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// A walk has seen this file of the source: the first of them are remembered.
+    pub fn saw_source_file(&self, file: &Entry) {
+        let mut known = self.source_files();
+        if known.len() < SOURCE_FILES {
+            known.push((file.key.clone(), file.size));
+        }
+    }
+
+    /// Some of the source's files, and how many bytes they have.
+    pub fn source_files(&self) -> MutexGuard<'_, Vec<(Key, u64)>> {
+        self.source_files.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// A walk saw the source's end, and all before it or not.

@@ -6,6 +6,7 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Result,
     filter::Filter,
     job::{Job, Verb},
+    names::folded,
 };
 use haul_store::{Caps, Domain, Store, as_dir};
 use std::sync::Arc;
@@ -148,17 +149,23 @@ fn invalid(message: String) -> Result<()> {
 /// Where two stores of one domain are, as directories: in it, and on their devices, where a folder that is mounted twice is
 /// one.
 fn places(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    place(a.caps()).map_or_else(Vec::new, |a| pairs(a, place(b.caps())))
+    place(a.caps()).map_or_else(Vec::new, |at| pairs(at, place(b.caps()), folds(a, b)))
+}
+
+/// True where names that differ by case are one.
+fn folds(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> bool {
+    a.caps().case_insensitive || b.caps().case_insensitive
 }
 
 fn place(caps: &Caps) -> Option<&Domain> {
     caps.domain.as_ref().or(caps.place.as_ref())
 }
 
-fn pairs(a: &Domain, b: Option<&Domain>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn pairs(a: &Domain, b: Option<&Domain>, folds: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
     let Some(b) = b.filter(|b| b.name == a.name) else { return Vec::new() };
-    let on_devices = a.on_device.iter().zip(&b.on_device).map(|(a, b)| (as_dir(a), as_dir(b)));
-    std::iter::once((as_dir(&a.place), as_dir(&b.place))).chain(on_devices).collect()
+    let on_devices = a.on_device.iter().zip(&b.on_device);
+    let own = |place: &[u8]| if folds { folded(&as_dir(place)).into_bytes() } else { as_dir(place) };
+    std::iter::once((&a.place, &b.place)).chain(on_devices).map(|(a, b)| (own(a), own(b))).collect()
 }
 
 /// True when `inner` is `outer` or in it, where the filter lets a job come.
@@ -180,7 +187,7 @@ fn kept_in(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Where what `a` rests on is, beside where `b` is.
 fn grounds(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    a.caps().rests_on.iter().flat_map(|ground| pairs(ground, place(b.caps())))
+    a.caps().rests_on.iter().flat_map(|ground| pairs(ground, place(b.caps()), folds(a, b)))
 }
 
 #[cfg(test)]

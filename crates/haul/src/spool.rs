@@ -61,6 +61,24 @@ impl Spool {
         Ok(())
     }
 
+    /// Shows each file, in their order.
+    ///
+    /// Errors: those of reading the temporary file.
+    pub fn each(&mut self, mut show: impl FnMut(&Gone)) -> Result<()> {
+        self.memory.iter().for_each(&mut show);
+        let Some(writer) = &mut self.file else { return Ok(()) };
+        let mut read = || -> std::io::Result<()> {
+            writer.flush()?;
+            writer.get_ref().seek(SeekFrom::Start(0))?;
+            let mut file = BufReader::new(writer.get_ref());
+            for _ in 0..self.spilled {
+                show(&read_one(&mut file)?);
+            }
+            writer.get_ref().seek(SeekFrom::End(0)).map(drop)
+        };
+        read().map_err(|e| Error::from_io("read a temporary file", e))
+    }
+
     /// How many keys it holds.
     pub fn len(&self) -> u64 {
         self.memory.len() as u64 + self.spilled
@@ -150,6 +168,16 @@ mod tests {
             spool.push(nth(i)).unwrap();
         }
         assert_eq!(spool.len(), total);
+        // Looking at them takes none, and more may come.
+        let mut shown = 0;
+        spool
+            .each(|gone| {
+                assert_eq!(*gone, nth(shown));
+                shown += 1;
+            })
+            .unwrap();
+        assert_eq!(shown, total);
+        spool.push(nth(total)).unwrap();
         let mut batches = spool.into_batches(1000).unwrap();
         let mut seen = 0;
         loop {
@@ -162,6 +190,6 @@ mod tests {
                 seen += 1;
             }
         }
-        assert_eq!(seen, total);
+        assert_eq!(seen, total + 1);
     }
 }

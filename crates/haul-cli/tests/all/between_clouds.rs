@@ -124,6 +124,10 @@ fn places_in_one_another_are_known_on_each() {
         lab.haul(&["copy", place, &inner, "--exclude=/in/**"]).ok();
         assert_eq!(lab.haul(&["lsf", "-R", "--files-only", place]).ok().out, "in/f\n");
     }
+    for fold in ["dropbox", "onedrive", "box"] {
+        let ran = lab.haul(&["sync", &format!("{fold}:top/in"), &format!("{fold}:TOP")]);
+        assert!(ran.code != 0 && ran.err.contains("is inside the destination"), "{fold}: {}", ran.err);
+    }
     lab.haul(&["mkdir", "s3:other"]).ok();
     let ran = lab.haul(&["copy", "s3:", "s3:other"]);
     assert!(ran.code != 0 && ran.err.contains("is inside the source"), "{}", ran.err);

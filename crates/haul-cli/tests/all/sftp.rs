@@ -87,6 +87,37 @@ fn every_verb_does_what_it_does_elsewhere() {
     assert_eq!(fs::read(server.data().join("piped")).expect("there"), b"from a pipe");
 }
 
+/// The source is in the destination, and its path doesn't say so.
+#[test]
+fn a_source_in_the_destination_is_not_deleted_whatever_it_is_called() {
+    let Some((server, lab)) = start(&Setup::default()) else { return };
+    let dir = server.data().join("tree");
+    for name in ["sub/d/one", "sub/two", "old/d/one", "top"] {
+        write(&dir.join(name), b"content", TIME);
+    }
+    std::os::unix::fs::symlink(&dir, server.data().join("link")).expect("linked");
+    let there = far(&server, "tree");
+    let sources = ["/tree/sub", "tree/../tree/sub", "link/sub"].map(|path| far(&server, path));
+    for source in sources.iter().chain([&dir.join("sub").display().to_string()]) {
+        for more in ["--delete-after", "--delete-during", "--delete-before"] {
+            // Again, when nothing is to be copied any more.
+            for _ in 0..2 {
+                let ran = lab.haul(&["sync", source, &there, more]);
+                let said = "sub/ is the source, reached in another way";
+                assert!(ran.code != 0 && ran.err.contains(said), "{source} {more}: {}", ran.err);
+                let left: Vec<_> = files(&folder::read(&dir)).into_keys().collect();
+                let all = ["sub/d/one", "sub/two", "old/d/one", "top"].map(Path::new);
+                assert!(all.iter().all(|name| left.iter().any(|path| path == name)), "{source} {more}: {left:?}");
+                assert!(left.len() <= 6, "{left:?}");
+            }
+        }
+    }
+    // What only looks like it goes.
+    fs::rename(dir.join("sub"), server.data().join("apart")).expect("renamed");
+    lab.haul(&["sync", &far(&server, "apart"), &there]).ok();
+    same(&server.data().join("apart"), &dir);
+}
+
 #[test]
 fn permissions_times_and_links_are_kept_as_asked() {
     let Some((server, lab)) = start(&Setup::default()) else { return };

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Version, error::Retry, hash};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, error::Retry, hash};
 use haul_mem::MemStore;
 use haul_s3::S3;
 use haul_store::{

@@ -3,6 +3,7 @@
 use super::{
     dirs::Dirs,
     pending::{self, DELETE_BATCH, Grounds, PendingDeletes, Refused},
+    places,
 };
 use crate::{
     backup::Backup,
@@ -117,7 +118,7 @@ impl Deleter {
     /// Deletes what waits to be deleted, if the job went well enough to trust it. Called once at the end, or with
     /// `--delete-during` whenever a batch is full.
     pub async fn delete_pending(&self) {
-        let spool = self.pending.take();
+        let mut spool = self.pending.take();
         let waiting = spool.len();
         if waiting == 0 {
             return;
@@ -138,7 +139,15 @@ impl Deleter {
             }
             return self.ledger.error(Error::new(ErrorKind::Limit, "delete", message));
         }
-        self.delete_all(spool, true).await;
+        let source = self.ledger.source_files().clone();
+        match places::source_among(&self.cx, &source, &mut spool).await {
+            Ok(None) => self.delete_all(spool, true).await,
+            Ok(Some(dir)) => {
+                let message = format!("Refused to delete {waiting} files: {dir} is the source, reached in another way");
+                self.ledger.error(Error::new(ErrorKind::Invalid, "delete", message));
+            }
+            Err(error) => self.ledger.error(error),
+        }
     }
 
     /// Deletes these, up to `--max-delete`; `told`: each one is reported to the sink.

@@ -1,14 +1,19 @@
-//! Proof that the two ends of a move are two places. What a move finds at its destination already, it deletes at the source: where both are
-//! one place, reached in two ways (a shared file system and another node behind SSH, a directory and the server that gives it out),
-//! that would be everything. So before the first such file goes, a file that nobody else has is put at one end and looked for at
-//! the other.
+//! Proof that the two ends of a job are two places, before something is deleted. One place can be reached in two ways: a shared file system
+//! and another node behind SSH, a directory and the server that gives it out. So a file that nobody else has is put at one end and looked
+//! for at the other.
+//!
+//! What a move finds at its destination already, it deletes at the source: that would be everything. What a sync finds below its destination
+//! and not in its source, it deletes: where that is the source, that would be everything too.
 
-use crate::{Cx, index::random, overlap::PROBE, pipe};
+use crate::{Cx, index::random, overlap::PROBE, pipe, spool::Spool};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::{Store, WriteSpec};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Directories that are looked at: who has more copies of a source below its destination names it wrongly nowhere.
+const SUSPECTS: usize = 16;
 
 /// Proves that the file `from` of the source isn't the file `to` of the destination, by what is put beside either.
 ///
@@ -31,6 +36,32 @@ pub async fn are_two(cx: &Cx, from: &Key, to: &Key) -> Result<()> {
         return Err(Error::new(ErrorKind::Invalid, "move", message).with_key(from));
     }
     Ok(())
+}
+
+/// The directory of the destination that is the source itself, if one is, as far as these files tell: some of the source, and those that are
+/// to be deleted. Only where some of the latter are called like one of the former, and are as large, something is put there.
+///
+/// Errors: those of asking, and of writing at the destination, where much is to be deleted.
+pub async fn source_among(cx: &Cx, source: &[(Key, u64)], gone: &mut Spool) -> Result<Option<Key>> {
+    let mut suspects: BTreeMap<Key, Key> = BTreeMap::new();
+    gone.each(|gone| {
+        for (key, _) in source.iter().filter(|(_, size)| *size == gone.size) {
+            let dir = gone.key.as_bytes().strip_suffix(key.as_bytes());
+            if let Some(dir) = dir.filter(|dir| dir.ends_with(b"/"))
+                && suspects.len() < SUSPECTS
+            {
+                suspects.entry(Key::new(dir)).or_insert_with(|| key.clone());
+            }
+        }
+    })?;
+    for (dir, key) in suspects {
+        let name = Key::new(format!("{PROBE}{:016x}", random(None))).below(key.parent().as_bytes());
+        let dst = (&cx.dst, name.below(dir.as_bytes()));
+        if shows(&dst, &(&cx.src, name)).await.map_err(Unproved::into_error)? {
+            return Ok(Some(dir));
+        }
+    }
+    Ok(None)
 }
 
 /// One end, and the key of the file there.

@@ -22,7 +22,7 @@ use crate::{
     decide,
     hard_links::HardLinks,
     known::Index,
-    ledger::Ledger,
+    ledger::{Ledger, SOURCE_FILES},
     pairs::Pairs,
     part::{Reached, Reins},
     rename::Renames,
@@ -257,6 +257,9 @@ impl Planner {
                     if let Pair::Both(e, _) | Pair::SrcOnly(e) | Pair::SrcUnknown(e) = &pair
                         && e.has_bytes()
                     {
+                        if src_files < SOURCE_FILES as u64 {
+                            self.ledger.saw_source_file(e);
+                        }
                         src_files += 1;
                     }
                     self.ledger.saw_source(src_files);
@@ -334,6 +337,9 @@ impl Planner {
             }
             let differs = self.attributes.difference(&self.rules(), src, Some(dst));
             self.ledger.decided_of(src, &src.key, (Action::Keep, why), differs);
+            if count < SOURCE_FILES as u64 {
+                self.ledger.saw_source_file(src);
+            }
             count += 1;
             true
         });
