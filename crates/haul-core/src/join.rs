@@ -61,6 +61,8 @@ pub struct Join {
 struct Seen {
     waiting: VecDeque<Entry>,
     lost: Vec<Lost>,
+    /// What went while it was listed: it may be here under another name, which the listing has passed by.
+    vanished: Vec<Lost>,
     last: Option<Key>,
     ended: bool,
     stopped: bool,
@@ -100,7 +102,8 @@ impl Seen {
     /// True when this side lists `key` if it has it. Only asked when this side's next entry is past `key` or
     /// there is no more.
     fn passed(&self, key: &Key) -> bool {
-        (self.ended || !self.waiting.is_empty()) && !self.lost.iter().any(|l| l.holds(key))
+        let unknown = || self.lost.iter().chain(&self.vanished).any(|lost| lost.holds(key));
+        (self.ended || !self.waiting.is_empty()) && !unknown()
     }
 }
 
@@ -125,7 +128,7 @@ impl Join {
                 return seen.take(entries).map_err(|(before, now)| OutOfOrder { side, before, now });
             }
             Listed::Failed { lost, .. } => seen.lost.push(lost),
-            Listed::Vanished(_) => {}
+            Listed::Vanished(key) => seen.vanished.push(Lost::only(&key)),
             Listed::End => seen.ended = true,
         }
         Ok(())
@@ -241,6 +244,29 @@ mod tests {
     fn script(shown: &[&'static str], lost: &[(&str, &str)], ended: bool) -> Script {
         let lost = lost.iter().map(|(a, b)| Lost { from: Key::new(a), to: Some(Key::new(b)) }).collect();
         Script { shown: shown.to_vec(), lost, ended }
+    }
+
+    #[test]
+    fn what_went_while_it_was_listed_may_be_there_under_another_name() {
+        let mut join = Join::new();
+        for key in ["b", "d/"] {
+            join.push(Side::Src, Listed::Vanished(Key::new(key))).unwrap();
+        }
+        for (side, keys) in [(Side::Src, &["a", "e"][..]), (Side::Dst, &["a", "b", "b2", "c", "d/x"])] {
+            join.push(side, Listed::Batch(keys.iter().map(|key| e(key)).collect())).unwrap();
+            join.push(side, Listed::End).unwrap();
+        }
+        let pairs: Vec<Pair> = std::iter::from_fn(|| join.next_pair()).collect();
+        let expected = [
+            Pair::Both(e("a"), e("a")),
+            Pair::DstUnknown(e("b")),
+            Pair::DstOnly(e("b2")),
+            Pair::DstOnly(e("c")),
+            Pair::DstUnknown(e("d/x")),
+            Pair::SrcOnly(e("e")),
+        ];
+        assert_eq!(pairs, expected);
+        assert!(join.src_complete(), "nothing is wrong with the source");
     }
 
     #[test]

@@ -44,6 +44,14 @@ impl Lost {
         Lost { from: key.with_suffix([0]), to: key.after_prefix() }
     }
 
+    /// This key alone, and what is below it if it is a directory's.
+    pub fn only(key: &Key) -> Self {
+        match key.is_dir() {
+            true => Lost::below(key),
+            false => Lost { from: key.clone(), to: Some(key.with_suffix([0])) },
+        }
+    }
+
     /// Everything from `key` on.
     pub fn from(key: Key) -> Self {
         Lost { from: key, to: None }

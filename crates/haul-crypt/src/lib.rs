@@ -25,7 +25,7 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, Lanes, ListRequest, OpenRequest, Read, Resumable,
+    Admin, Caps, Changed, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, Lanes, ListRequest, OpenRequest, Read, Resumable,
     Resumed, Sealed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, offered, tree,
 };
 use names::{Mode, Names};
@@ -72,6 +72,11 @@ fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, (prefix, dir): (&[u
     let within = |domain: &Domain| domain.within(&format!("crypt {alike}"), prefix);
     Caps {
         symlinks: false,
+        // What is remembered of a file by its inode is of what the other store shows.
+        changed: match inner.changed {
+            Changed::Inode if sealed => Changed::Unknown,
+            changed => changed,
+        },
         hashes_listed: if sealed { Vec::new() } else { inner.hashes_listed.clone() },
         hashes_stored: if sealed { Vec::new() } else { inner.hashes_stored.clone() },
         files: inner.files && !sealed,

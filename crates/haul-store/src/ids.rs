@@ -42,6 +42,11 @@ impl Root {
         Some(Root { base: all.next()??, names: all.collect::<Option<_>>()? })
     }
 
+    /// It is the top of all that an account has: `root` at Google and Microsoft, `0` at Box.
+    pub fn is_all(&self) -> bool {
+        self.is_base() && matches!(&*self.base, "root" | "0")
+    }
+
     /// It is a directory that was named by its id alone.
     pub fn is_base(&self) -> bool {
         self.names.is_empty()

@@ -1,7 +1,9 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
-use crate::{Admin, Bundles, Deltas, Doubles, Encrypted, Hashing, Inodes, Lanes, Payload, Resumable};
+use crate::{
+    Admin, Bundles, Deltas, Doubles, Encrypted, Hashing, Inodes, Lanes, Payload, Resumable, ids::Root,
+};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{
@@ -281,6 +283,12 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// True for the root of all that there is.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.place.is_empty() || Root::parse(&self.place).is_some_and(|root| root.is_all())
+    }
+
     /// That of a store of this `kind` which keeps its content at this place: both of two ends tell the place, and what their keys have
     /// before them (`prefix`: nothing, or a directory with its slash).
     #[must_use]

@@ -388,15 +388,18 @@ impl Facts {
         Entry {
             mtime: self.modified,
             changed: self.modified,
-            version: Some(self.version()),
+            version: self.version(),
             ..Entry::file(key, self.size)
         }
     }
 
-    /// What pins it.
-    pub fn version(&self) -> Version {
+    /// What pins it; `None` where the server tells neither an ETag nor a time.
+    pub fn version(&self) -> Option<Version> {
+        if self.etag.is_none() && self.modified.is_none() {
+            return None;
+        }
         let modified = self.modified.map(|time| time.secs().to_string()).unwrap_or_default();
-        Version::new(format!("{}\n{modified}\n{}", self.size, self.etag.as_deref().unwrap_or_default()))
+        Some(Version::new(format!("{}\n{modified}\n{}", self.size, self.etag.as_deref().unwrap_or_default())))
     }
 
     /// Whether it may be the version that was seen earlier: by its ETag where both have one, else by size and time.
@@ -516,7 +519,8 @@ mod tests {
             modified: secs.map(|secs| Mtime::new(secs, 0)),
             etag: etag.map(str::to_owned),
         };
-        let then = facts(5, Some(7), Some("\"a\"")).version();
+        assert_eq!(facts(5, None, None).version(), None);
+        let then = facts(5, Some(7), Some("\"a\"")).version().unwrap();
         assert!(facts(5, Some(9), Some("\"a\"")).may_be(&then));
         assert!(!facts(5, Some(7), Some("\"b\"")).may_be(&then));
         assert!(facts(5, Some(7), None).may_be(&then) && !facts(5, Some(8), None).may_be(&then));

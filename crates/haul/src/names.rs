@@ -42,7 +42,10 @@ pub fn rename(cx: &mut Cx, naming: Naming) {
     let place = cx.src.caps().domain.as_ref().map(|domain| domain.place.clone());
     let renamed = Arc::new(cx.filter.for_renamed());
     let filter = std::mem::replace(&mut cx.filter, renamed);
-    cx.src = Arc::new(Source { inner: cx.src.clone(), names: names.clone(), filter, gathered: Arc::default() });
+    // Its listing isn't one that may begin anywhere: it is that of the whole, once.
+    let caps = Caps { page: None, ..cx.src.caps().clone() };
+    let (inner, gathered) = (cx.src.clone(), Arc::default());
+    cx.src = Arc::new(Source { inner, caps, names: names.clone(), filter, gathered });
     if let Some(place) = place {
         cx.dst = Arc::new(Destination { inner: cx.dst.clone(), names, place });
     }
@@ -138,6 +141,7 @@ impl Names {
 struct Gathered {
     entries: Vec<Entry>,
     failed: Vec<(Lost, ErrorKind, String, Option<Key>)>,
+    vanished: Vec<Key>,
     ended: bool,
 }
 
@@ -163,6 +167,7 @@ impl Gathered {
 /// The source.
 struct Source {
     inner: Arc<dyn Store>,
+    caps: Caps,
     names: Arc<Names>,
     /// On the old names.
     filter: Arc<Filter>,
@@ -192,7 +197,7 @@ async fn gather(inner: &Arc<dyn Store>, filter: &Arc<Filter>, names: &Names, req
         match step {
             Listed::Batch(entries) => entries.into_iter().for_each(|entry| add(&mut all, names, entry)),
             Listed::Failed { error, .. } => all.failed(names, &error),
-            Listed::Vanished(_) => {}
+            Listed::Vanished(key) => all.vanished.extend(names.naming.of(&key)),
             Listed::End => all.ended = true,
         }
     }
@@ -236,7 +241,8 @@ fn answer(all: &Gathered, request: &ListRequest) -> Vec<Listed> {
     });
     let entries = all.entries.iter().filter(wanted).cloned().collect();
     let end = all.ended.then_some(Listed::End);
-    failed.chain([Listed::Batch(entries)]).chain(end).collect()
+    let vanished = all.vanished.iter().cloned().map(Listed::Vanished);
+    failed.chain(vanished).chain([Listed::Batch(entries)]).chain(end).collect()
 }
 
 impl Store for Source {
@@ -245,7 +251,7 @@ impl Store for Source {
     }
 
     fn caps(&self) -> &Caps {
-        self.inner.caps()
+        &self.caps
     }
 
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed> {

@@ -20,7 +20,7 @@ use haul_core::{
     job::Job,
     units::{Size, parse_size},
 };
-use haul_store::{ListRequest, Store, disk};
+use haul_store::{Domain, ListRequest, Store, disk};
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
@@ -85,7 +85,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let root = ctx.open(&args.path)?;
     let dst = args.dst.as_deref().map(|dst| open_dst(&*root, dst, ctx)).transpose()?;
     // The root of a remote with buckets: a bucket made for this would be billed to whoever forgot to name one.
-    if !root.caps().dirs && root.caps().domain.as_ref().is_some_and(|domain| domain.place.is_empty()) {
+    if !root.caps().dirs && root.caps().domain.as_ref().is_some_and(Domain::is_all) {
         return Err(usage(format!("{} is all buckets of the remote: name the one to measure", root.locator())));
     }
     let (name, seed) = fresh_name()?;

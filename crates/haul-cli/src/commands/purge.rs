@@ -14,7 +14,7 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul_core::{Key, Listed, filter::Filter};
-use haul_store::{Links, ListRequest, Store};
+use haul_store::{Domain, Links, ListRequest, Store};
 use std::{ffi::OsString, sync::Arc};
 
 /// Delete a path and all that is in it
@@ -38,7 +38,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let store = ctx.open(&args.path)?;
     // The root of a whole account: who names no bucket, or no directory, surely doesn't mean every one.
-    if store.caps().domain.as_ref().is_some_and(|domain| domain.place.is_empty()) {
+    if store.caps().domain.as_ref().is_some_and(Domain::is_all) {
         let (all, one) =
             if store.caps().dirs { ("the whole remote", "directory") } else { ("all buckets of the remote", "one") };
         return Err(usage(format!("{} is {all}: name the {one} to purge", store.locator())));

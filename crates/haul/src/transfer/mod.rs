@@ -601,6 +601,7 @@ impl Mover {
         let other = if to.is_symlink() { Key::new(to.path()) } else { Key::symlink(to.path()) };
         match self.cx.dst.stat(&other).await {
             Ok(old) if !old.is_dir() => self.backup.keep(&self.cx, &old).await.map(|_| ()),
+            Err(error) if !error.is_missing() => Err(error.with_key(&other)),
             _ => Ok(()),
         }
     }
