@@ -25,8 +25,9 @@ use futures::{
 };
 use haul_core::{Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
 use haul_store::{
-    Admin, Caps, Changed, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, Lanes, ListRequest, OpenRequest, Read, Resumable,
-    Resumed, Sealed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, offered, tree,
+    Admin, Caps, Changed, Cleanup, CopyBatch, CopyItem, Domain, Encrypted, Lanes, ListRequest, OpenRequest, Read,
+    Resumable, Resumed, Sealed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec, offered,
+    tree,
 };
 use names::{Mode, Names};
 use std::{

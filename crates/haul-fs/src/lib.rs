@@ -117,11 +117,15 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let pieces = Remembered(request.net.state.as_ref().map(|state| state.join("pieces")));
     let there = nearest(&place);
     let precision = there.as_ref().map_or(precision::NANO, precision::of);
+    let changed = match there.as_ref().is_none_or(precision::keeps_ctime) {
+        true => Changed::Inode,
+        false => Changed::Unknown,
+    };
     // Those file systems that ask a server for each answer (or another program, by FUSE) are those whose errors come late.
     let far = there.is_some_and(|there| late.tells(there) != Tells::AtOnce);
     Ok(Arc::new(LocalStore {
         locator,
-        caps: caps(domain, rights.clone(), precision, (far, request.links)),
+        caps: Caps { changed, ..caps(domain, rights.clone(), precision, (far, request.links)) },
         local: Arc::new(Local { root, place, links: request.links, rights, late, made: Made::default(), pieces }),
     }))
 }

@@ -1,4 +1,5 @@
-//! How finely a file system keeps times: by its kind where that tells, else by times that nobody can have set.
+//! How finely a file system keeps times: by its kind where that tells, else by times that nobody can have set; and whether it keeps when an
+//! inode changed.
 
 use super::meta;
 use rustix::fs::{FsWord, Mode, OFlags, RawDir, StatxFlags};
@@ -26,6 +27,9 @@ const EXT: u32 = 0xEF53;
 /// Kinds behind which anything may be: NFS, and file systems in user space.
 const BEHIND: [u32; 2] = [0x6969, 0x6573_5546];
 
+/// Kinds whose ctime may be a time that a user set, or none that lasts: FAT, exFAT, HFS and HFS+, and whatever is behind FUSE.
+const NO_CTIME: [u32; 5] = [0x4d44, 0x2011_BAB0, 0x4244, 0x482b, 0x6573_5546];
+
 /// Most of what a folder holds that is looked at, where the folder itself looks coarse.
 const SAMPLES: usize = 16;
 
@@ -39,6 +43,12 @@ pub(super) fn of(folder: impl AsFd) -> Duration {
         Ok((_, precision)) => precision,
         Err(_) => NANO,
     }
+}
+
+/// False where a ctime doesn't tell when an inode changed.
+pub(super) fn keeps_ctime(folder: impl AsFd) -> bool {
+    let kind = rustix::fs::fstatfs(&folder).ok().and_then(|st| u32::try_from(st.f_type).ok());
+    kind.is_none_or(|kind| !NO_CTIME.contains(&kind))
 }
 
 /// A number may be round by chance, and a folder be one that a program makes up: the finest of all times counts.

@@ -16,7 +16,7 @@ use haul_cas::{
     remote::{all_of, each},
 };
 use haul_core::{Error, ErrorKind, Key, Mtime, Result};
-use haul_store::{Changed, ListRequest, Store};
+use haul_store::{ListRequest, Store};
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
@@ -245,7 +245,8 @@ impl Run {
             );
             return Err(Error::new(ErrorKind::Invalid, "gc", message));
         }
-        let by_store = if self.store.caps().changed == Changed::Inode { LATE } else { Duration::ZERO };
+        let caps = self.store.caps();
+        let by_store = if caps.cheap_reads && caps.dirs { LATE } else { Duration::ZERO };
         let wait = self.how.settle.unwrap_or(by_store).saturating_sub(began.ago());
         if !wait.is_zero() {
             let seconds = wait.as_secs_f64().ceil();

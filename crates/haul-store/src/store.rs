@@ -1,9 +1,7 @@
 //! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
 //! here is tried there, on every store and through every layer.
 
-use crate::{
-    Admin, Bundles, Deltas, Doubles, Encrypted, Hashing, Inodes, Lanes, Payload, Resumable, ids::Root,
-};
+use crate::{Admin, Bundles, Deltas, Doubles, Encrypted, Hashing, Inodes, Lanes, Payload, Resumable, ids::Root};
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 use haul_core::{

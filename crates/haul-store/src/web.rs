@@ -385,12 +385,7 @@ impl Facts {
 
     /// As a file's entry.
     pub fn entry(&self, key: Key) -> Entry {
-        Entry {
-            mtime: self.modified,
-            changed: self.modified,
-            version: self.version(),
-            ..Entry::file(key, self.size)
-        }
+        Entry { mtime: self.modified, changed: self.modified, version: self.version(), ..Entry::file(key, self.size) }
     }
 
     /// What pins it; `None` where the server tells neither an ETag nor a time.

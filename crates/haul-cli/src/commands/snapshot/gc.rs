@@ -10,7 +10,6 @@ use crate::{
 use anyhow::Result;
 use haul_core::{Error, Mtime, units::size_text};
 use haul_snapshot::gc::{How, Plan, collect, plan};
-use haul_store::Changed;
 
 /// Arguments of `snapshot gc`.
 #[derive(clap::Args, Debug)]
@@ -74,7 +73,8 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         pieces(freed.deleted, freed.bytes),
         pieces(used, bytes)
     ))?;
-    if store.caps().changed == Changed::Unknown && freed.deleted > 0 {
+    // Packs.
+    if store.caps().place.is_some() && freed.deleted > 0 {
         tracing::info!("archives in which nothing is left are removed by haul cleanup {}", args.at.remote.display());
     }
     match freed.error {
