@@ -214,6 +214,22 @@ def syncs_checks_and_deletes(make, at):
     assert not os.path.exists(f"{dst}/d2") and not os.path.exists(f"{dst}/big") and os.path.exists(f"{dst}/d1"), text
 
 
+def a_link_is_not_taken_for_a_directory(make, at):
+    """In the destination, to a directory that is there too: what is in that stays."""
+    for name in ["src/bar", "src/foo", "dst/bar"]:
+        os.makedirs(f"{at}/{name}")
+    write(f"{at}/src/bar/a", b"bar")
+    write(f"{at}/src/foo/a", b"foo!")
+    shutil.copy2(f"{at}/src/bar/a", f"{at}/dst/bar/a")
+    os.symlink("bar", f"{at}/dst/foo")
+    text, ended = finish(start(make, 3, "sync", f"{at}/src", f"{at}/dst"))
+    assert ended != 0 and "a symbolic link has the place of this directory" in text, text
+    with open(f"{at}/dst/bar/a", "rb") as file:
+        assert file.read() == b"bar"
+    run(make, 3, "sync", "-D", f"{at}/src", f"{at}/dst")
+    alike(f"{at}/src", f"{at}/dst")
+
+
 def links_to_an_earlier_copy(make, at):
     src, old, new = f"{at}/src", f"{at}/old", f"{at}/new"
     tree(src, flat=700, big=70)
@@ -813,7 +829,7 @@ def wait(event, seconds=20):
     return False
 
 
-TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, links_to_an_earlier_copy, copies_what_a_list_names,
+TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, a_link_is_not_taken_for_a_directory, links_to_an_earlier_copy, copies_what_a_list_names,
          a_small_file_costs_few_calls, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,

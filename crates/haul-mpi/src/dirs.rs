@@ -101,6 +101,15 @@ impl Look<'_> {
             return Ok(());
         }
         let (dst, spec) = (&self.sides.dst, self.shared.spec());
+        // A link to a directory would be taken for this one, and what it leads to written over.
+        let link = Key::symlink(key.path());
+        if dst.stat(&link).await.is_ok_and(|there| there.is_symlink()) {
+            if !self.shared.job.delete {
+                let message = "a symbolic link has the place of this directory: remove it, or use sync --delete";
+                return Err(haul_core::Error::new(ErrorKind::Exists, "mkdir", message).with_key(key));
+            }
+            dst.delete(vec![(link, None)]).await.into_iter().collect::<haul_core::Result<()>>()?;
+        }
         match dst.make_dir(key, &spec).await {
             Err(error) if self.shared.job.delete && matches!(error.kind(), ErrorKind::Exists | ErrorKind::Io) => {
                 let path = key.path();

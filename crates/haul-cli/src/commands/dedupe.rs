@@ -334,7 +334,9 @@ impl Work<'_> {
             || Error::new(ErrorKind::Unsupported, "dedupe", "the store has no hashes, so --by-hash can't compare");
         let algo = read.or(there.first().copied()).ok_or_else(none)?;
         let mut named = HashSet::new();
-        files.retain(|file| file.version.as_ref().is_none_or(|version| named.insert(version.clone())));
+        // Elsewhere a version is no inode's.
+        let inodes = store.caps().files;
+        files.retain(|file| file.version.clone().is_none_or(|version| !inodes || named.insert(version)));
         let mut sizes: HashMap<u64, usize> = HashMap::new();
         files.iter().for_each(|file| *sizes.entry(file.size).or_default() += 1);
         files.retain(|file| sizes[&file.size] > 1);

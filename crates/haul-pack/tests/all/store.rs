@@ -131,7 +131,6 @@ const SKIPS: [&str; 13] = [
     "folders_are_made_once",
     "copies_stay_inside",
     "copies_answer_for_each",
-    "a_rename_leaves_nothing_behind",
     "it_hashes_what_it_holds",
 ];
 
