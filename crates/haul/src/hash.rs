@@ -153,8 +153,27 @@ async fn in_pieces(file: Arc<File>, range: Range<u64>, algos: &[Algo], threads: 
 }
 
 /// The hashes of `entry`'s content: those that `known` has of exactly this state of the file, else by reading, which `known` then
-/// remembers. Without `known` as [`read_and_hash`].
+/// remembers. Without `known` as [`read_and_hash`], but that the inode may have been given other attributes since it was listed: another name of the
+/// same file gets them in the same job.
 pub async fn known_or_read(
+    known: Option<&FileHashes>,
+    store: &Arc<dyn Store>,
+    entry: &Entry,
+    algos: &[Algo],
+) -> Result<Hashes> {
+    match of_version(known, store, entry, algos).await {
+        Err(error) if error.kind() == ErrorKind::Changed && store.caps().cheap_reads => {
+            let now = store.stat(&entry.key).await?;
+            match (now.size, now.mtime) == (entry.size, entry.mtime) {
+                true => of_version(known, store, &now, algos).await,
+                false => Err(error),
+            }
+        }
+        hashes => hashes,
+    }
+}
+
+async fn of_version(
     known: Option<&FileHashes>,
     store: &Arc<dyn Store>,
     entry: &Entry,

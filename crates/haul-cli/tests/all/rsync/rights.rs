@@ -50,6 +50,16 @@ fn owners_become_whom_options_name() {
 }
 
 #[test]
+fn names_of_one_file_are_compared_by_content_while_the_file_gets_its_permissions() {
+    let setup = r#"
+mkdir s dst; for i in $(seq 30); do echo hello$i >s/a$i; cp s/a$i s/b$i; chmod 600 s/?$i; done
+find s -exec touch -d 2020-01-01T00:00:00Z {} +
+for i in $(seq 30); do cp -p s/a$i dst/a$i; ln dst/a$i dst/b$i; chmod 644 dst/a$i; done; touch -d 2020-01-01T00:00:00Z dst
+"#;
+    each(setup, Compare::Attributes, &["-a -c s/ dst", "-a -c --delete s/ dst"]);
+}
+
+#[test]
 fn set_id_bits_go_with_those_whose_rights_they_give() {
     // Of this one's own group the bit stays, whatever else is kept.
     let setup = "mkdir s dst; echo f >s/f; chmod 2755 s/f; touch -d 2020-01-01T00:00:00Z s/f s dst";
