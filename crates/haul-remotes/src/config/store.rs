@@ -26,6 +26,8 @@ use std::{
 /// Another process changes the file for milliseconds, or while it asks a service for a token.
 const LOCK_WAIT: Duration = Duration::from_millis(50);
 const LOCK_TRIES: usize = 2400;
+/// So often a file that was there is looked for.
+const GONE_TRIES: usize = 20;
 
 /// That a file system has no locks is said once.
 static UNLOCKED: Once = Once::new();
@@ -131,7 +133,7 @@ impl Config {
         let source = self.main_at(at)?;
         // What others wrote meanwhile, such as a token, stays.
         let _lock = FileLock::take(&source.path)?;
-        let mut ini = read_again(&source.path, source.secret.as_ref())?;
+        let mut ini = source.again()?;
         let answer = edit(&mut ini)?;
         save(&source.path, &ini, source.secret.as_ref())?;
         source.ini = ini;
@@ -144,7 +146,7 @@ impl Config {
         let at = self.in_use();
         let source = self.main_at(at)?;
         let _lock = FileLock::take(&source.path)?;
-        source.ini = read_again(&source.path, source.secret.as_ref())?;
+        source.ini = source.again()?;
         save(&source.path, &source.ini, secret.as_ref())?;
         source.secret = secret;
         source.exists = true;
@@ -290,6 +292,21 @@ fn load(path: &Path, password: &Password) -> Result<Source> {
     };
     let (text, secret) = opened(path, text, password)?;
     Ok(Source { path: path.into(), ini: parsed(path, &text)?, secret, exists: true })
+}
+
+impl Source {
+    /// What is in it now. Whoever writes it anew may take it away for a moment, as rclone does: what was there isn't taken for nothing.
+    fn again(&self) -> Result<Ini> {
+        for _ in 0..GONE_TRIES {
+            let ini = read_again(&self.path, self.secret.as_ref())?;
+            if !self.exists || !ini.sections().is_empty() || self.path.exists() {
+                return Ok(ini);
+            }
+            thread::sleep(LOCK_WAIT);
+        }
+        let path = self.path.display();
+        Err(Error::config(format!("config file {path} was there and is gone: run this again if that is right")))
+    }
 }
 
 /// What is in a file now whose key is known.
