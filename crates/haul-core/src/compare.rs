@@ -228,7 +228,19 @@ fn by_hash(hash: HashAnswer, none_in_common: Verdict) -> Verdict {
     }
 }
 
+/// What is moved leaves no other: bytes that both sides are known to have, and that differ, aren't the same, whatever their times. (A copy believes
+/// the times: a service may give out as a hash what is none.)
+fn known_to_differ(src: &Entry, dst: &Entry, rules: &Rules) -> Option<Verdict> {
+    match src.hashes.agree(&dst.hashes) {
+        Some((algo, false)) if rules.moves => Some(Verdict::Differ(Reason::Hash(algo))),
+        _ => None,
+    }
+}
+
 fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
+    if let Some(differ) = known_to_differ(src, dst, rules) {
+        return differ;
+    }
     if let Some((algo, true)) = src.hashes.agree(&dst.hashes) {
         // Equal hashes at no cost (two ETags, say) prove equal bytes; the time alone isn't worth a request, unless it is lost with the
         // source.
@@ -289,7 +301,7 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     if within(a, b, window) {
         return match rules.compare {
             CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
-            _ => Verdict::Same(Reason::Size),
+            _ => known_to_differ(src, dst, rules).unwrap_or(Verdict::Same(Reason::Size)),
         };
     }
     same_bytes_other_time(rules, hash)
@@ -355,6 +367,7 @@ fn compare_bytes(
         CompareBy::SizeOnly => Verdict::Same(Reason::Size),
         CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
         _ if stored_after => Verdict::Same(Reason::StoredAfterChange),
+        _ if let Some(differ) = known_to_differ(src, dst, rules) => differ,
         _ if rules.moves && !times_told(src, dst, rules) => rules.by_size(hash),
         _ if !apart => Verdict::Same(Reason::Mtime),
         _ if decide => Verdict::Differ(Reason::Mtime),
@@ -741,6 +754,22 @@ mod tests {
         let say = |a: &Entry, b: &Entry| compare(a, b, &rules(&Job::default()), false, HashAnswer::NotAsked);
         assert_eq!(say(&with(1), &with(1)), Verdict::Same(Reason::Hash(Algo::Md5)));
         assert_eq!(say(&with(1), &with(2)), Verdict::Ask(Need::Mtime));
+        // The source of a move is its only copy, also where the times are equal.
+        let timed = |h: u8| Entry { mtime: Some(Mtime(0)), ..with(h) };
+        let job = |update, keep_times| {
+            let mut rules = Rules { moves: true, update, ..rules(&Job::default()) };
+            if keep_times {
+                rules.times = Times::Attribute { decide: true, nanoseconds: true };
+            }
+            rules
+        };
+        for rules in [job(false, false), job(true, false), job(false, true)] {
+            let say = |a: &Entry, b: &Entry| compare(a, b, &rules, false, HashAnswer::NotAsked);
+            assert_eq!(say(&timed(1), &timed(2)), Verdict::Differ(Reason::Hash(Algo::Md5)));
+            assert!(matches!(say(&timed(1), &timed(1)), Verdict::Same(_)));
+            let copies = Rules { moves: false, ..rules };
+            assert!(matches!(compare(&timed(1), &timed(2), &copies, false, HashAnswer::NotAsked), Verdict::Same(_)));
+        }
     }
 
     #[test]

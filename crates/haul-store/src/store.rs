@@ -200,7 +200,7 @@ impl Caps {
 /// What [`Entry::changed`] means in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Changed {
-    /// It isn't given.
+    /// It isn't given, or tells nothing.
     Unknown,
     /// An inode's ctime: any change of content or metadata moves it, and no user can set it back.
     Inode,

@@ -142,6 +142,8 @@ fn read(algo: Algo, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let escaped = line.strip_prefix(b"\\");
     let line = escaped.unwrap_or(line);
     let (value, name) = plain(line).filter(|(value, _)| value.len() == algo.size()).or_else(|| tagged(algo, line))?;
+    // As `find . -type f -exec md5sum {} +` has it.
+    let name = name.strip_prefix(b"./").unwrap_or(name);
     let name = if escaped.is_some() { unescape(name)? } else { name.to_vec() };
     (value.len() == algo.size() && !name.is_empty()).then_some((value, name))
 }
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn lines_of_hashes() {
-        let sums = parse(Algo::Crc32, b"00000001  a b\n\n# no\n000000ff *c\r\n0000000A d\n").unwrap();
+        let sums = parse(Algo::Crc32, b"00000001  a b\n\n# no\n000000ff *./c\r\n0000000A d\n").unwrap();
         let want = [("a b", 1u8), ("c", 255), ("d", 10)].map(|(k, v)| (k.as_bytes().to_vec(), vec![0, 0, 0, v]));
         assert_eq!(sums, want.into());
         for (text, line) in [

@@ -221,7 +221,7 @@ pub(super) async fn listings_tell_the_facts(store: Arc<dyn Store>) -> Outcome {
     if store.caps().mtime_listed && store.caps().mtime.is_some() {
         assert_eq!(listed.mtime, asked.mtime);
     }
-    assert_eq!(listed.changed.is_some(), store.caps().changed != haul_store::Changed::Unknown);
+    assert!(listed.changed.is_some() || store.caps().changed == haul_store::Changed::Unknown);
     for algo in &store.caps().hashes_listed {
         let right = haul_core::hash::hash_bytes(&[*algo], b"12345");
         if let Some(value) = listed.hashes.get(*algo) {
