@@ -96,10 +96,15 @@ fn rclone_reads_what_haul_wrote_and_the_reverse() {
 
     assert_eq!(lab.rclone(&["lsl", &ours]).ok().lines(), lab.rclone(&["lsl", &theirs]).ok().lines());
     assert_eq!(lab.rclone(&["md5sum", &ours]).ok().lines(), lab.rclone(&["md5sum", "@src"]).ok().lines());
-    // rclone shows control characters as pictures, haul prints names as they are.
+    // rclone shows control characters as pictures; haul prints names as they are, but with a hash as the GNU tools do.
     let plain = |ran: Ran| {
         let text = ran.ok().out.replace('\u{240a}', "\n").replace('\u{2409}', "\t");
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let named = |line: &str| match line.strip_prefix('\\') {
+            Some(escaped) => escaped.replace("\\n", "\n").replace("\\\\", "\\"),
+            None => line.to_owned(),
+        };
+        let text: Vec<String> = text.lines().map(named).collect();
+        let mut lines: Vec<String> = text.join("\n").lines().map(str::to_owned).collect();
         lines.sort_unstable();
         lines
     };

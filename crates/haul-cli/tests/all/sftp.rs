@@ -97,7 +97,7 @@ fn a_source_in_the_destination_is_not_deleted_whatever_it_is_called() {
     }
     std::os::unix::fs::symlink(&dir, server.data().join("link")).expect("linked");
     let there = far(&server, "tree");
-    let sources = ["/tree/sub", "tree/../tree/sub", "link/sub"].map(|path| far(&server, path));
+    let sources = ["link/../tree/sub", "link/sub"].map(|path| far(&server, path));
     for source in sources.iter().chain([&dir.join("sub").display().to_string()]) {
         for more in ["--delete-after", "--delete-during", "--delete-before"] {
             // Again, when nothing is to be copied any more.

@@ -45,13 +45,16 @@ fn what_no_version_has_is_freed_in_a_folder() {
 
 #[test]
 fn what_a_killed_push_left_is_freed() {
-    let site = Site::new();
-    site.write("src/small", b"small");
-    site.haul(&["snapshot", "push", "@src", "@store", "data"]).ok();
-    site.write("src/large", &[7; 1 << 20]);
-    let mut push = site.lab.start(&["snapshot", "push", "@src", "@store", "data", "--bwlimit", "64k"]);
+    let (cloud, site) = (Cloudsim::with(&[("rate-out", "2M")]), Site::new());
+    cloud.bucket("b", None);
+    site.lab.remote("c", &cloud.endpoint());
+    (0..200).for_each(|n| site.write(&format!("src/{n}"), &folder::noise(n, 100_000)));
+    site.haul(&["copy", "@src", "c:b"]).ok();
+    site.write("small/s", b"small");
+    site.haul(&["snapshot", "push", "@small", "@store", "small"]).ok();
+    let mut push = site.lab.start(&["snapshot", "push", "c:b", "@store", "data"]);
     let hidden = || names(&site.path("store")).iter().filter(|name| name.ends_with(".partial")).count();
-    assert!(until(|| hidden() > 0));
+    assert!(until(|| hidden() >= 3));
     push.kill().unwrap();
     push.wait().unwrap();
     let gc = |more: &str| site.haul(&["snapshot", "gc", "--settle", "0s", "--ignore-marks", "@store", more]).ok();
