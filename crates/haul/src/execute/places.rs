@@ -12,8 +12,9 @@ use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::{Store, WriteSpec};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Directories that are looked at: who has more copies of a source below its destination names it wrongly nowhere.
-const SUSPECTS: usize = 16;
+/// Directories that are remembered, and those of them that are looked at: what is the source has all of its files, others few.
+const SUSPECTS: usize = 10_000;
+const LOOKED_AT: usize = 16;
 
 /// Proves that the file `from` of the source isn't the file `to` of the destination, by what is put beside either.
 ///
@@ -43,18 +44,21 @@ pub async fn are_two(cx: &Cx, from: &Key, to: &Key) -> Result<()> {
 ///
 /// Errors: those of asking, and of writing at the destination, where much is to be deleted.
 pub async fn source_among(cx: &Cx, source: &[(Key, u64)], gone: &mut Spool) -> Result<Option<Key>> {
-    let mut suspects: BTreeMap<Key, Key> = BTreeMap::new();
+    // How many of the source's files are called like some in it, and the first of them.
+    let mut suspects: BTreeMap<Key, (usize, Key)> = BTreeMap::new();
     gone.each(|gone| {
         for (key, _) in source.iter().filter(|(_, size)| *size == gone.size) {
             let dir = gone.key.as_bytes().strip_suffix(key.as_bytes());
             if let Some(dir) = dir.filter(|dir| dir.ends_with(b"/"))
                 && suspects.len() < SUSPECTS
             {
-                suspects.entry(Key::new(dir)).or_insert_with(|| key.clone());
+                suspects.entry(Key::new(dir)).or_insert_with(|| (0, key.clone())).0 += 1;
             }
         }
     })?;
-    for (dir, key) in suspects {
+    let mut suspects: Vec<_> = suspects.into_iter().collect();
+    suspects.sort_by_key(|(_, (alike, _))| std::cmp::Reverse(*alike));
+    for (dir, (_, key)) in suspects.into_iter().take(LOOKED_AT) {
         let name = Key::new(format!("{PROBE}{:016x}", random(None))).below(key.parent().as_bytes());
         let dst = (&cx.dst, name.below(dir.as_bytes()));
         if shows(&dst, &(&cx.src, name)).await.map_err(Unproved::into_error)? {
