@@ -58,8 +58,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let prefix = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
     let content = data.map(Sealer::new);
     // Where its files are in the other store. Whoever comes with a path that can't be encrypted is told when he uses it.
-    let dir = if prefix.is_empty() { None } else { names.hidden(&Key::new(&prefix[..])).ok() };
-    let dir = dir.unwrap_or_else(|| Key::new(""));
+    let dir = names.hidden(&Key::new(&prefix[..])).unwrap_or_else(|_| Key::new(""));
     let caps = caps(inner.caps(), names.mode, content.is_some(), &alike, (&prefix, &dir));
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let nonces = Default::default();

@@ -218,6 +218,7 @@ mod tests {
             assert_eq!(message, format!("line {line} of the file of hashes isn't a crc32 hash and a name"));
         }
     }
+
     #[test]
     fn tags_and_escapes_are_those_of_the_gnu_tools() {
         let text =

@@ -20,9 +20,9 @@ const LOOKED_AT: usize = 16;
 ///
 /// Errors: `Invalid` where both are one; those of asking, and of writing at both ends.
 pub async fn are_two(cx: &Cx, from: &Key, to: &Key) -> Result<()> {
-    let name = format!("{PROBE}{:016x}", random(None));
-    let src = (&cx.src, Key::new(&name).below(from.parent().as_bytes()));
-    let dst = (&cx.dst, Key::new(&name).below(to.parent().as_bytes()));
+    let name = fresh_name();
+    let src = (&cx.src, name.below(from.parent().as_bytes()));
+    let dst = (&cx.dst, name.below(to.parent().as_bytes()));
     // A move must be able to delete at its source; at its destination it may be allowed to write alone.
     let seen = match shows(&src, &dst).await {
         // A server may remember for minutes what is in a directory. A disk doesn't.
@@ -59,13 +59,18 @@ pub async fn source_among(cx: &Cx, source: &[(Key, u64)], gone: &mut Spool) -> R
     let mut suspects: Vec<_> = suspects.into_iter().collect();
     suspects.sort_by_key(|(_, (alike, _))| std::cmp::Reverse(*alike));
     for (dir, (_, key)) in suspects.into_iter().take(LOOKED_AT) {
-        let name = Key::new(format!("{PROBE}{:016x}", random(None))).below(key.parent().as_bytes());
+        let name = fresh_name().below(key.parent().as_bytes());
         let dst = (&cx.dst, name.below(dir.as_bytes()));
         if shows(&dst, &(&cx.src, name)).await.map_err(Unproved::into_error)? {
             return Ok(Some(dir));
         }
     }
     Ok(None)
+}
+
+/// A name that nobody else has.
+fn fresh_name() -> Key {
+    Key::new(format!("{PROBE}{:016x}", random(None)))
 }
 
 /// One end, and the key of the file there.
