@@ -180,7 +180,8 @@ impl Root {
             return Ok(dir);
         }
         let root = self.root()?;
-        let dir: Dir = Arc::new(open_below(&root, key, dir_flags(), follow)?);
+        let links = if follow { LinksLead::Anywhere } else { LinksLead::Below };
+        let dir: Dir = Arc::new(open_below(&root, key, dir_flags(), links)?);
         if !follow {
             self.keep(key, &dir);
         }
@@ -233,9 +234,28 @@ impl Root {
             return self.open_root(flags);
         }
         let root = self.root()?;
-        let flags = if self.follow_dirs { flags } else { flags | OFlags::NOFOLLOW };
-        open_below(&root, key, flags, self.follow_dirs)
+        match self.follow_dirs {
+            true => open_below(&root, key, flags, LinksLead::Anywhere),
+            false => open_below(&root, key, flags | OFlags::NOFOLLOW, LinksLead::Below),
+        }
     }
+
+    /// Is there a link on the way to the directory `key`, also one that leads to what is below the root?
+    pub(super) fn is_behind_link(&self, key: &[u8]) -> Result<bool> {
+        if key.is_empty() {
+            return Ok(false);
+        }
+        match open_below(&*self.root()?, key, dir_flags(), LinksLead::Nowhere) {
+            Ok(_) => Ok(false),
+            Err(Errno::LOOP) => Ok(true),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// A directory that was opened only as a place, opened anew: to set its attributes, or to read its names from the beginning.
+pub(super) fn reopen(dir: impl AsFd) -> Result<OwnedFd> {
+    rustix::fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// How a directory is opened for work in it: permission to search it is enough.
@@ -243,23 +263,33 @@ fn dir_flags() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
 
-/// Opens `key` below `dir`; `follow` lets links lead anywhere, else they may lead only to what is below `dir`.
-fn open_below(dir: &OwnedFd, key: &[u8], flags: OFlags, follow: bool) -> Result<OwnedFd> {
+/// Where links below a directory may lead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LinksLead {
+    Anywhere,
+    /// To what is below the directory.
+    Below,
+    Nowhere,
+}
+
+/// A link on the way is followed only as `links` says.
+fn open_below(dir: &OwnedFd, key: &[u8], flags: OFlags, links: LinksLead) -> Result<OwnedFd> {
     let path = key.strip_suffix(b"/").unwrap_or(key);
     if path.len() <= PATH_CHUNK {
-        return open_short(dir.as_fd(), path, flags, follow);
+        return open_short(dir.as_fd(), path, flags, links);
     }
     // Deeper than the kernel takes in one piece: down in steps.
     let cut = path[..PATH_CHUNK].iter().rposition(|b| *b == b'/').ok_or(Errno::NAMETOOLONG)?;
-    let step = open_short(dir.as_fd(), &path[..cut], dir_flags(), follow)?;
-    open_below(&step, &path[cut + 1..], flags, follow)
+    let step = open_short(dir.as_fd(), &path[..cut], dir_flags(), links)?;
+    open_below(&step, &path[cut + 1..], flags, links)
 }
 
-fn open_short(dir: impl AsFd, path: &[u8], flags: OFlags, follow: bool) -> Result<OwnedFd> {
-    if follow {
-        return rustix::fs::openat(dir, path, flags, Mode::empty());
-    }
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+fn open_short(dir: impl AsFd, path: &[u8], flags: OFlags, links: LinksLead) -> Result<OwnedFd> {
+    let resolve = match links {
+        LinksLead::Anywhere => return rustix::fs::openat(dir, path, flags, Mode::empty()),
+        LinksLead::Below => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        LinksLead::Nowhere => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+    };
     // EAGAIN means that something was renamed while the kernel looked; a few tries are what openat2(2) advises.
     for _ in 0..8 {
         match rustix::fs::openat2(dir.as_fd(), path, flags, Mode::empty(), resolve) {

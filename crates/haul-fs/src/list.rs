@@ -4,7 +4,7 @@
 
 use super::{
     Local,
-    dir::{Dir, Root},
+    dir::{Dir, Root, reopen},
     error::{fail, root_error},
     hidden::{is_temp, sweep},
     meta, read,
@@ -20,8 +20,9 @@ use std::{
     cmp::Ordering,
     collections::VecDeque,
     ops::Range,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     sync::{Arc, OnceLock},
+    time::{Duration, SystemTime},
 };
 use tokio::sync::oneshot;
 
@@ -38,6 +39,11 @@ const AHEAD_TOTAL: usize = 128;
 const AHEAD_NAMES: usize = 4096;
 /// Bytes for one getdents call: as the kernel fills at most what is asked, fewer calls for big directories.
 const GETDENTS: usize = 128 << 10;
+/// How often a directory is read at most that changes while the kernel gives it in several pieces: what is renamed meanwhile can come
+/// under neither name, but only what is renamed in each reading stays unseen. What went by its old name is found to have vanished.
+const READINGS: usize = 3;
+/// The coarsest time that a file system notes of a change (FAT).
+const COARSEST: Duration = Duration::from_secs(2);
 
 /// See [`haul_store::Store::list`].
 pub(super) fn list(local: &Local, request: ListRequest) -> BoxStream<'static, Listed> {
@@ -113,9 +119,11 @@ impl Names {
         Key::new([folder, self.name(item), item.tail.bytes()].concat())
     }
 
+    /// In key order, each once.
     fn sort(&mut self) {
         let mut items = std::mem::take(&mut self.items);
         items.sort_unstable_by(|a, b| order((self.name(a), a.tail.bytes()), (self.name(b), b.tail.bytes())));
+        items.dedup_by(|a, b| a.tail == b.tail && self.name(a) == self.name(b));
         self.items = items;
     }
 }
@@ -190,22 +198,54 @@ impl Lister {
             false => (0, 0, 0),
         };
         let mut names = Names::default();
+        for again in 0..READINGS {
+            let begun = SystemTime::now();
+            // A new descriptor: some file systems give one of them what was there when it was opened.
+            let anew = if again == 0 { None } else { Some(reopen(&fd)?) };
+            let read = self.read_names((key, anew.as_ref().unwrap_or(&fd)), most, &mut names)?;
+            let Some(pieces) = read else { return Ok(None) };
+            names.sort();
+            if pieces < 2 || !changed_since(&fd, begun)? {
+                break;
+            }
+        }
+        let rest = if names.items.len() <= WINDOW {
+            Rest::Ready(self.ask(key, &fd, &names, 0..names.items.len())?)
+        } else {
+            self.ask(key, &fd, &names, 0..1)?;
+            Rest::Ask(Arc::new(fd))
+        };
+        Ok(Some(Folder { names: Arc::new(names), id, rest }))
+    }
+
+    /// Adds a directory's names that are wanted; the number of pieces in which the kernel gave them, `None` where they become more than
+    /// `most`.
+    fn read_names(
+        &self,
+        (key, fd): (&[u8], &OwnedFd),
+        most: usize,
+        names: &mut Names,
+    ) -> rustix::io::Result<Option<usize>> {
         let mut full = key.to_vec();
         let mut buffer = Vec::with_capacity(GETDENTS);
-        let mut dir = RawDir::new(&fd, buffer.spare_capacity_mut());
-        while let Some(item) = dir.next() {
+        let mut dir = RawDir::new(fd, buffer.spare_capacity_mut());
+        let mut pieces = 0;
+        loop {
+            let new_piece = dir.is_buffer_empty();
+            let Some(item) = dir.next() else { return Ok(Some(pieces)) };
             let item = item?;
+            pieces += usize::from(new_piece);
             let name = item.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;
             }
             if is_temp(name) {
                 if self.request.sweep {
-                    sweep(&fd, name);
+                    sweep(fd, name);
                 }
                 continue;
             }
-            let tail = self.tail(&fd, (key, name), item.file_type());
+            let tail = self.tail(fd, (key, name), item.file_type());
             full.truncate(key.len());
             full.extend_from_slice(name);
             full.extend_from_slice(tail.bytes());
@@ -217,14 +257,6 @@ impl Lister {
             }
             names.push(name, tail)?;
         }
-        names.sort();
-        let rest = if names.items.len() <= WINDOW {
-            Rest::Ready(self.ask(key, &fd, &names, 0..names.items.len())?)
-        } else {
-            self.ask(key, &fd, &names, 0..1)?;
-            Rest::Ask(Arc::new(fd))
-        };
-        Ok(Some(Folder { names: Arc::new(names), id, rest }))
     }
 
     /// What follows the name in the key of what `folder` has under it.
@@ -447,6 +479,13 @@ impl Frame {
             });
         }
     }
+}
+
+/// True if the directory may have changed since. Where a server's clock goes after this machine's, a change can stay unseen.
+fn changed_since(dir: &OwnedFd, begun: SystemTime) -> rustix::io::Result<bool> {
+    let changed = meta::changed(&meta::facts(dir, meta::FACTS)?);
+    let begun = (begun - COARSEST).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(changed.0 >= begun.as_nanos() as i128)
 }
 
 fn submit(lister: &Arc<Lister>, key: Key, most: usize) -> oneshot::Receiver<Answer> {

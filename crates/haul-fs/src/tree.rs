@@ -2,16 +2,16 @@
 
 use super::{
     Local, attributes,
-    dir::{Dir, Root, unlink},
+    dir::{Dir, Root, reopen, unlink},
     error::{changed, check_key, fail, fail_make, root_error},
     hidden::{is_temp, put_aside},
     meta,
     read::{link_name, no_link},
 };
 use haul_core::{Error, ErrorKind, Key, Meta, Mtime, Result, Version, key::parent};
-use haul_store::{Cleanup, Space, Unfinished, WriteSpec};
+use haul_store::{Cleanup, Links, Space, Unfinished, WriteSpec};
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir},
+    fs::{AtFlags, CWD, FileType, RawDir},
     io::Errno,
 };
 use std::os::fd::OwnedFd;
@@ -63,11 +63,6 @@ fn leads_nowhere(local: &Local, key: &Key) -> bool {
 
 fn gone(dir: &Dir) -> bool {
     meta::facts(dir, rustix::fs::StatxFlags::NLINK).is_ok_and(|st| st.stx_nlink == 0)
-}
-
-/// A descriptor on which attributes can be set, for one that was opened only as a place.
-fn reopen(dir: &Dir) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn set_times(op: &'static str, key: &Key, dir: &Dir, name: &[u8], follow: bool, mtime: Option<Mtime>) -> Result<()> {
@@ -151,6 +146,11 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
         Err(Errno::NOTDIR) => return Ok(Ok(())),
         Err(errno) => return Ok(Err(errno)),
     };
+    // What is shown there is shown under its own name too, and may belong there.
+    if local.links == Links::Follow && local.root.is_behind_link(parent(key.as_bytes())).unwrap_or(true) {
+        let why = "is behind a symbolic link, where nothing is deleted";
+        return Err(Error::new(ErrorKind::Denied, "delete", why).with_key(key));
+    }
     let link = link_name(local.links, key).filter(|name| is_link(&dir, name));
     if link.is_none() && no_link("delete", key).is_err() {
         return Ok(Ok(()));

@@ -234,6 +234,58 @@ async fn links_are_skipped_followed_or_kept() {
     assert!(fs::symlink_metadata(copy_to.path().join("gone")).is_err());
 }
 
+/// What is shown behind a link has a name of its own besides: deleted by the one, it would be missing under the other.
+#[tokio::test]
+async fn behind_a_link_nothing_is_deleted() {
+    let temp = tempdir().unwrap();
+    fs::create_dir(temp.path().join("b")).unwrap();
+    fs::write(temp.path().join("b/x"), "x").unwrap();
+    symlink("b", temp.path().join("a")).unwrap();
+    let store = open(temp.path(), Links::Follow);
+    assert_eq!(keys(&store, ListRequest::all()).await, ["a/", "a/x", "b/", "b/x"]);
+    let answers = store.delete(vec![(Key::new("a/x"), None), (Key::new("b/x"), None)]).await;
+    assert!(answers[0].as_ref().is_err_and(|e| e.kind() == ErrorKind::Denied), "{answers:?}");
+    assert!(answers[1].is_ok(), "{answers:?}");
+}
+
+/// A name that changes while the kernel gives a large directory in pieces is missed by neither its old name nor its new one.
+#[tokio::test]
+async fn what_is_renamed_in_a_large_directory_is_not_missed() {
+    let temp = tempdir().unwrap();
+    let count = 20_000;
+    for n in 0..count {
+        fs::write(temp.path().join(format!("m{n:05}-a-name-of-some-length")), "").unwrap();
+    }
+    let store = open(temp.path(), Links::Skip);
+    for (from, to) in [("m", "z"), ("z", "a"), ("a", "m")] {
+        let dir = temp.path().to_owned();
+        let renaming = std::thread::spawn(move || {
+            for n in 0..count {
+                let name = |first: &str| dir.join(format!("{first}{n:05}-a-name-of-some-length"));
+                fs::rename(name(from), name(to)).unwrap();
+            }
+        });
+        loop {
+            let was_renaming = !renaming.is_finished();
+            let mut found = std::collections::HashSet::new();
+            let mut listing = store.list(ListRequest::all());
+            while let Some(step) = listing.next().await {
+                match step {
+                    Listed::Batch(entries) => found.extend(entries.iter().map(|e| e.key.to_string()[1..6].to_owned())),
+                    Listed::Vanished(key) => drop(found.insert(key.to_string()[1..6].to_owned())),
+                    Listed::Failed { error, .. } => panic!("{error}"),
+                    Listed::End => {}
+                }
+            }
+            assert_eq!(found.len(), count);
+            if !was_renaming {
+                break;
+            }
+        }
+        renaming.join().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_planted_link_does_not_lead_out_of_the_destination() {
     let (temp, outside) = (tempdir().unwrap(), tempdir().unwrap());
