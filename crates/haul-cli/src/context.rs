@@ -92,14 +92,15 @@ impl Context {
         self.hashes.get_or_init(load).clone()
     }
 
-    /// What jobs may go by of what earlier runs found out: nothing without `--index` or `--verify-index`.
+    /// What jobs may go by of what earlier runs found out: without `--index` or `--verify-index` only where a destination's source was.
     pub fn known(&self) -> Known {
         let flags = &self.flags.config;
+        let known = Known { paths: self.state().map(|state| state.join("paths")), ..Known::default() };
         if flags.no_index || !(flags.index || flags.verify_index) {
-            return Known::default();
+            return known;
         }
         let index = self.index(false);
-        Known { hashes: Some(self.hashes()), index, ..Known::default() }
+        Known { hashes: Some(self.hashes()), index, ..known }
     }
 
     /// What jobs may use for remotes whose keys are named by their content: with `--index` or without, but not with `--no-index`.

@@ -98,15 +98,17 @@ struct Item {
     at: u32,
     len: u16,
     tail: Tail,
+    /// It may be a link, whatever it is shown as.
+    link: bool,
 }
 
 impl Names {
-    fn push(&mut self, name: &[u8], tail: Tail) -> rustix::io::Result<()> {
+    fn push(&mut self, name: &[u8], tail: Tail, link: bool) -> rustix::io::Result<()> {
         // 4 GiB of names in one directory: more than any file system keeps in working order.
         let at = u32::try_from(self.bytes.len()).map_err(|_| Errno::FBIG)?;
         let len = u16::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
         self.bytes.extend_from_slice(name);
-        self.items.push(Item { at, len, tail });
+        self.items.push(Item { at, len, tail, link });
         Ok(())
     }
 
@@ -255,7 +257,8 @@ impl Lister {
             if names.items.len() == most {
                 return Ok(None);
             }
-            names.push(name, tail)?;
+            let link = !matches!(item.file_type(), FileType::RegularFile | FileType::Directory);
+            names.push(name, tail, link)?;
         }
     }
 
@@ -322,7 +325,16 @@ impl Lister {
             let (name, key) = (names.name(item), names.key(folder, item));
             let follow = self.follows(fd, (folder, name), item.tail);
             seen.push(match meta::facts_at(fd, name, follow, self.mask()) {
-                Ok(st) => self.seen(fd, name, key, item.tail, &st),
+                Ok(st) => {
+                    let mut seen = self.seen(fd, name, key, item.tail, &st);
+                    if follow
+                        && item.link
+                        && let Seen::Entry(entry) = &mut seen
+                    {
+                        entry.changed = meta::changed_behind(fd, name, entry.changed);
+                    }
+                    seen
+                }
                 Err(Errno::ACCESS) if !follow => return Err(Errno::ACCESS),
                 Err(Errno::NOENT) if !follow => Seen::Vanished,
                 Err(errno) => match meta::facts_at(fd, name, false, meta::FACTS) {

@@ -95,6 +95,12 @@ pub(super) fn changed(st: &Statx) -> Mtime {
     time(st.stx_ctime)
 }
 
+/// When the name last changed that leads to something which itself changed then: a link that was made later leads there since then.
+/// `None` where the link can't be asked.
+pub(super) fn changed_behind(dir: impl AsFd, name: &[u8], there: Option<Mtime>) -> Option<Mtime> {
+    facts_at(dir, name, false, FACTS).ok().and_then(|link| there.max(Some(changed(&link))))
+}
+
 pub(super) fn atime(st: &Statx) -> Mtime {
     time(st.stx_atime)
 }

@@ -8,16 +8,21 @@ use super::{
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Kind, Posix, Result, Version, key::parent};
+use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Key, Kind, Mtime, Posix, Result, Version, key::parent};
 use haul_store::{Body, Links, Read, blocks, statx::Statx};
 use rustix::{
-    fs::{FileType, Mode, OFlags},
+    fs::{CWD, FileType, Mode, OFlags},
     io::Errno,
 };
 use std::{
+    ffi::OsStr,
     fs::File,
     ops::Range,
-    os::fd::{AsFd, OwnedFd},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -185,18 +190,46 @@ pub(super) fn stat(local: &Local, key: &Key) -> Result<Entry> {
         return Err(Error::new(ErrorKind::NotFound, OP, what).with_key(key));
     }
     let meta = Some(meta::meta_at(&dir, key.name(), &st));
-    Ok(Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), kind, &st) })
+    let mut entry = Entry { meta, posix: posix(&st), ..meta::entry(key.clone(), kind, &st) };
+    if local.root.follows(key) {
+        entry.changed = meta::changed_behind(&dir, key.name(), entry.changed);
+    }
+    Ok(entry)
 }
 
 fn stat_root(root: &Root) -> Result<Entry> {
     // By path each time: a root that was replaced must not be answered from an old descriptor.
-    let st = meta::facts_at(rustix::fs::CWD, root.path(), true, meta::FACTS_AND_META);
+    let st = meta::facts_at(CWD, root.path(), true, meta::FACTS_AND_META);
     let st = st.map_err(|e| root_error("stat", root.path(), e))?;
     if meta::file_type(&st) != FileType::Directory {
         return Err(root_error("stat", root.path(), Errno::NOTDIR));
     }
     let meta = Some(meta::meta_of(root.path(), &st));
-    Ok(Entry { meta, posix: posix(&st), ..meta::entry(Key::new(""), Kind::Dir, &st) })
+    let mut entry = Entry { meta, posix: posix(&st), ..meta::entry(Key::new(""), Kind::Dir, &st) };
+    entry.changed = links_changed(root.path(), entry.changed);
+    Ok(entry)
+}
+
+/// The later of `there` and of when a link on the way to `path` last changed; `None` where one can't be asked.
+fn links_changed(path: &[u8], there: Option<Mtime>) -> Option<Mtime> {
+    let (mut latest, mut path) = (there, PathBuf::from(OsStr::from_bytes(path)));
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        let mut ancestors: Vec<_> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+        ancestors.reverse();
+        let link = ancestors.into_iter().find_map(|part| {
+            match meta::facts_at(CWD, part.as_os_str().as_bytes(), false, meta::FACTS) {
+                Ok(st) if meta::file_type(&st) != FileType::Symlink => None,
+                answer => Some((part, answer)),
+            }
+        });
+        let Some((link, st)) = link else { return latest };
+        latest = latest.max(Some(meta::changed(&st.ok()?)));
+        let leads = rustix::fs::readlinkat(CWD, link, Vec::new()).ok()?;
+        let from = link.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(leads.as_bytes()));
+        path = from.join(path.strip_prefix(link).unwrap_or(Path::new("")));
+    }
+    None
 }
 
 fn posix(st: &Statx) -> Option<Box<Posix>> {

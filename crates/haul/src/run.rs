@@ -104,6 +104,8 @@ impl Run {
             false => self.execute(task).await,
         }
         self.index.end().await;
+        let compared = matches!(task, Task::Whole) && self.ledger.source_is_complete() && self.ledger.report().is_ok();
+        self.planner.keep_paths(compared && !self.cx.cancel.is_cancelled()).await;
         self.attributes.say_unkept(&self.ledger);
         self.ledger.close()
     }

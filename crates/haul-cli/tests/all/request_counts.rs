@@ -69,6 +69,44 @@ fn a_sync_without_changes_only_lists_after_rclone_wrote() {
     c.assert_lists_only(&["sync", "@src", &c.there]);
 }
 
+/// Neither a symlink that is pointed elsewhere nor a directory that is renamed changes a file's times.
+#[test]
+fn what_came_to_its_path_by_a_renaming_is_not_taken_for_what_was_there() {
+    let Some(c) = Counted::new("swapped", 0) else { return };
+    let there = |key: &str| c.lab.haul(&["cat", &format!("{}/{key}", c.there)]).ok().out;
+    for release in ["1", "2"] {
+        for (name, time) in [("app", 1_600_000_000_000_000_000), ("sub/x", 1_600_000_001_000_000_000)] {
+            let path = c.lab.path(&format!("releases/{release}/{name}"));
+            write(&path, release.as_bytes(), time + release.parse::<u64>().unwrap());
+        }
+    }
+    let point_to = |release: &str| {
+        let _ = std::fs::remove_file(c.lab.path("current"));
+        std::os::unix::fs::symlink(format!("releases/{release}"), c.lab.path("current")).unwrap();
+    };
+    // What is stored from now on is later than any change of a file, by more than clocks may differ.
+    let (sync, apart) = (["sync", "@current", &c.there], std::time::Duration::from_secs(5));
+    for release in ["1", "2", "1"] {
+        point_to(release);
+        c.lab.haul(&sync).ok();
+        assert_eq!((there("app"), there("sub/x")), (release.into(), release.into()));
+        std::thread::sleep(apart);
+    }
+    // What a run has compared is asked for no more, and new names in a directory cost nothing.
+    write(&c.lab.path("releases/1/new"), b"new", 1_600_000_000_000_000_000);
+    let counts = c.count(&sync);
+    assert_eq!((counts.get("HeadObject"), counts.get("PutObject")), (None, Some(&1)), "{counts:?}");
+    let path = |path: &str| c.lab.path(path);
+    std::fs::rename(path("releases/1/sub"), path("old")).unwrap();
+    std::fs::rename(path("releases/2/sub"), path("releases/1/sub")).unwrap();
+    // A dry run sees it, and what it sees is none that was done.
+    let dry = c.lab.haul(&["sync", "@current", &c.there, "--dry-run"]).ok();
+    assert!(dry.err.contains("sub/x"), "{}", dry.err);
+    c.lab.haul(&sync).ok();
+    assert_eq!((there("app"), there("sub/x")), ("1".into(), "2".into()));
+    c.assert_lists_only(&sync);
+}
+
 #[test]
 fn a_smaller_cutoff_sends_parts_where_one_put_would_do() {
     let Some(c) = Counted::new("parts", 0) else { return };

@@ -248,6 +248,36 @@ async fn behind_a_link_nothing_is_deleted() {
     assert!(answers[1].is_ok(), "{answers:?}");
 }
 
+/// Whoever goes by when a file changed must know when it came to its name.
+#[tokio::test]
+async fn what_is_behind_a_link_has_changed_when_the_link_did() {
+    let temp = tempdir().unwrap();
+    fs::create_dir_all(temp.path().join("releases/1")).unwrap();
+    fs::write(temp.path().join("releases/1/x"), "x").unwrap();
+    let changed = |path: &str| {
+        let facts = fs::symlink_metadata(temp.path().join(path)).unwrap();
+        let nanos = i128::from(facts.ctime()) * 1_000_000_000 + i128::from(facts.ctime_nsec());
+        Some(Mtime(nanos))
+    };
+    // The clock of a file system ticks slowly.
+    while symlink("releases/1", temp.path().join("current")).is_ok() && changed("current") <= changed("releases/1/x") {
+        fs::remove_file(temp.path().join("current")).unwrap();
+    }
+    symlink("x", temp.path().join("releases/1/y")).unwrap();
+    let (link, root) = (changed("current"), Key::new(""));
+    let store = open(&temp.path().join("current/"), Links::Follow);
+    assert!(store.stat(&root).await.unwrap().changed >= link);
+    assert_eq!(
+        open(&temp.path().join("releases"), Links::Skip).stat(&root).await.unwrap().changed,
+        changed("releases")
+    );
+    let (entries, ..) = list(&store, ListRequest::all()).await;
+    let found: Vec<_> = entries.iter().map(|e| (e.key.to_string(), e.changed)).collect();
+    let y = changed("releases/1/y");
+    assert_eq!(found, [("x".to_string(), changed("releases/1/x")), ("y".to_string(), y)]);
+    assert_eq!(store.stat(&Key::new("y")).await.unwrap().changed, y);
+}
+
 /// A name that changes while the kernel gives a large directory in pieces is missed by neither its old name nor its new one.
 #[tokio::test]
 async fn what_is_renamed_in_a_large_directory_is_not_missed() {

@@ -8,6 +8,7 @@ pub mod hashes;
 mod join;
 mod kept;
 mod learned;
+mod paths;
 mod record;
 mod remote;
 mod section;
@@ -17,11 +18,12 @@ pub(crate) use audit::{Wrong, agree, random};
 pub use files::now;
 pub use hashes::FileHashes;
 pub(crate) use join::{Candidate, Matcher, Settles, Use};
+pub(crate) use paths::Paths;
 pub use remote::{RemoteIndex, Settings, Uses};
 pub(crate) use verify::noted;
 
 use crate::recipes::Recipes;
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 /// What a job may go by of what earlier runs found out, or it itself. Nothing, unless a caller says so.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,8 @@ pub struct Known {
     pub hashes: Option<Arc<FileHashes>>,
     /// What is at the destination: how to use its index.
     pub index: Option<Settings>,
+    /// Where it is noted in which directories a destination's source was: a folder.
+    pub paths: Option<PathBuf>,
     /// What files hold in pieces, from when they are compared until they are transferred.
     pub recipes: Recipes,
 }

@@ -432,7 +432,6 @@ fn minute(time: SystemTime) -> u32 {
     u32::try_from(since.as_secs() / 60).unwrap_or(u32::MAX - SLACK)
 }
 
-/// What tells the store from all others. A path may be typed in many ways, but names one place; and no secret is in it.
 /// True for keys as DVC's layouts have them: the last part is digits of a hash, perhaps with an ending.
 fn is_named_by_hash(key: &[u8]) -> bool {
     let name = haul_core::key::name(key);
@@ -440,7 +439,8 @@ fn is_named_by_hash(key: &[u8]) -> bool {
     digits >= 30 && matches!(name.get(digits), None | Some(b'.'))
 }
 
-fn whose(store: &dyn Store) -> Identity {
+/// What tells the store from all others. A path may be typed in many ways, but names one place; and no secret is in it.
+pub(super) fn whose(store: &dyn Store) -> Identity {
     let mut hasher = Hasher::new(&[Algo::Blake3]);
     let fields: [&[u8]; 2] = match &store.caps().domain {
         Some(domain) => [domain.name.as_bytes(), &domain.place],

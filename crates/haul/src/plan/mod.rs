@@ -21,6 +21,7 @@ use crate::{
     budget::Budget,
     decide,
     hard_links::HardLinks,
+    index::Paths,
     known::Index,
     ledger::{Ledger, SOURCE_FILES},
     pairs::Pairs,
@@ -50,6 +51,8 @@ pub(crate) struct Planner {
     cx: Cx,
     ledger: Arc<Ledger>,
     rules: Rules,
+    /// Since when the source's directories have been at their paths, where files are compared by that.
+    paths: Option<Arc<Paths>>,
     attributes: Arc<Attributes>,
     index: Arc<Index>,
     /// The source's files with several names, which the executor links.
@@ -150,8 +153,11 @@ impl Planner {
         index: &Arc<Index>,
         budget: &Budget,
     ) -> Planner {
+        let rules = decide::rules(job, &cx.src, &cx.dst);
+        let paths = rules.stored_after.map(|_| Paths::new(cx.known.paths.as_deref(), &*cx.dst, job, &cx.filter));
         Planner {
-            rules: decide::rules(job, &cx.src, &cx.dst),
+            rules,
+            paths,
             renames: job.elsewhere.renamed.filter(|_| job.verb == Verb::Sync).map(Renames::new),
             checkers: budget.checkers,
             job: job.clone(),
@@ -193,6 +199,15 @@ impl Planner {
     /// Somebody wants the walk to take up no further key.
     fn is_paused(&self) -> bool {
         self.reins.as_ref().is_some_and(|reins| reins.pause.is_cancelled())
+    }
+
+    /// What was seen of where the source's directories are is kept for the next run. `compared` says that this one compared all of the
+    /// source, and that nothing failed.
+    pub async fn keep_paths(&self, compared: bool) {
+        if let Some(paths) = &self.paths {
+            // What a person didn't want to be done isn't done.
+            paths.end(compared && self.cx.confirm.is_none()).await;
+        }
     }
 
     /// The source's files with several names.

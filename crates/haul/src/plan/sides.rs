@@ -23,11 +23,12 @@ impl Planner {
     }
 
     fn list_src(&self) -> ListSrc {
+        let posix = self.attributes.keep.is_some() || self.job.tell.needs_posix();
         let options = ListOptions {
             max_depth: self.job.listing.max_depth,
             dirs: true,
             meta: self.job.attributes.metadata,
-            posix: self.attributes.keep.is_some() || self.job.tell.needs_posix(),
+            posix: posix || self.paths.is_some() && !self.asks_each(),
             for_join: !self.job.deletes.excluded,
             checkers: self.checkers,
             pages: self.job.pace.checkers.unwrap_or(0),
@@ -41,8 +42,13 @@ impl Planner {
         let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());
         // Without directories one that holds nothing can't be told from one that isn't there.
         let may_be_absent = self.job.deletes.allow_empty_source && !src.caps().dirs;
+        let paths = self.paths.clone();
         Arc::new(move || {
             let listing = list(&src, &filter, options.clone());
+            let listing = match &paths {
+                Some(paths) => paths.listing(src.clone(), listing, posix),
+                None => listing,
+            };
             if may_be_absent { absent_is_empty(listing) } else { listing }
         })
     }

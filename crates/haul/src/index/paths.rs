@@ -1,0 +1,489 @@
+//! Since when a source's directories have been at their paths. A ctime tells when a file changed, not since when it is found at its
+//! path: a directory above it may have been renamed since, or a symlink pointed elsewhere. Where a file is taken for the copy of a key
+//! because it changed before the key was stored ([ADR 3](../../../../docs/adr/0003-when-a-key-is-the-file.md)), both count.
+//!
+//! A file for each destination notes which inode was at each path of the source that it was made from, since when, and in which job
+//! everything below was last compared without an error: for that job it counts as if it had always been there. What isn't noted is
+//! taken to have come to its path when its inode last changed, as a rename does to it.
+
+use super::{files, remote::whose};
+use futures::{StreamExt, stream::BoxStream};
+use haul_core::{Entry, Key, Listed, Mtime, Posix, filter::Filter, hash::to_hex, job::Job, key::parent};
+use haul_store::{Store, disk};
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+    time::SystemTime,
+};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+const MAGIC: &[u8; 8] = b"haulpth1";
+/// Bytes of the header, and of one directory.
+const HEADER: usize = MAGIC.len() + 1;
+const RECORD: usize = 8 + 8 + 8 + 8 + 2;
+/// The checksum at the end.
+const CHECKSUM: usize = 8;
+/// So many directories are noted at most; the others are always judged by their inodes' ctimes.
+const MOST: usize = 1 << 20;
+/// Days after which a directory is forgotten that no run has seen.
+const LIFE: u16 = 90;
+
+/// What is known of one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct At {
+    /// The device and the inode, hashed.
+    inode: u64,
+    /// Since when, in nanoseconds since 1970.
+    since: u64,
+    /// The job in which all below was compared; 0 is none.
+    compared_by: u64,
+    /// The day since 1970 when it was last seen there.
+    day: u16,
+}
+
+/// All that is noted, by the hash of the path.
+type Noted = HashMap<u64, At>;
+
+/// What a run knows of the paths of its source, and finds out.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    file: Option<PathBuf>,
+    /// The job that is under way; 0 for one whose work proves nothing for the next.
+    job: u64,
+    /// It only tells what it would do.
+    dry_run: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    read: bool,
+    /// There was a file, whatever it said: whoever isn't in it wasn't there before.
+    any: bool,
+    noted: Noted,
+    /// What this run saw.
+    seen: Noted,
+    /// Something was found at another's path, and the file says that.
+    unclear: bool,
+}
+
+impl Paths {
+    /// What is noted in `folder` of the sources of this destination; `None` notes nothing.
+    pub fn new(folder: Option<&Path>, dst: &dyn Store, job: &Job, filter: &Filter) -> Arc<Paths> {
+        let file = folder.map(|folder| folder.join(to_hex(&whose(dst)[..8])));
+        Arc::new(Paths { file, job: fingerprint(job, filter), dry_run: job.dry_run, state: Mutex::default() })
+    }
+
+    /// A listing of `src` in which [`Entry::changed`] of a file is also not before it came to its path. Facts of inodes are needed
+    /// for that, and are left in only if `keep_posix`.
+    pub fn listing(
+        self: &Arc<Self>,
+        src: Arc<dyn Store>,
+        raw: BoxStream<'static, Listed>,
+        keep_posix: bool,
+    ) -> BoxStream<'static, Listed> {
+        let walk = Walk { paths: self.clone(), src, keep_posix, above: Vec::new() };
+        let steps = futures::stream::unfold((raw, walk), |(mut raw, mut walk)| async move {
+            let step = match raw.next().await? {
+                Listed::Batch(entries) => Listed::Batch(walk.dated(entries).await),
+                other => other,
+            };
+            Some((step, (raw, walk)))
+        });
+        steps.boxed()
+    }
+
+    /// Notes what was seen. `compared` says that the run ended without an error, and that nothing of its source was left out.
+    pub async fn end(self: &Arc<Self>, compared: bool) {
+        let paths = self.clone();
+        let kept = disk::run(move || Ok(paths.keep(compared))).await;
+        if let Ok(Err(error)) = kept {
+            tracing::debug!(%error, "where directories are can't be noted");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Since when the directory `key` has been there, in nanoseconds since 1970. Of what is at another's path now, and of what nothing
+    /// can be said, since now. Writes a file where that has to be known before anything is done about it.
+    fn since(&self, key: &Key, posix: Option<&Posix>, changed: Option<Mtime>, above: i128) -> i128 {
+        let mut state = self.state();
+        if !state.read {
+            state.read = true;
+            if let Some(bytes) = self.file.as_deref().and_then(files::read) {
+                state.any = true;
+                // A run that saw something at another's path and was killed leaves nothing to go by.
+                state.noted =
+                    decode(&bytes).filter(|(unclear, _)| !unclear).map(|(_, noted)| noted).unwrap_or_default();
+            }
+        }
+        let (Some(posix), Some(changed)) = (posix, changed) else { return now() };
+        let (path, inode) = (xxh3_64(key.as_bytes()), inode(posix));
+        let was = state.seen.get(&path).or_else(|| state.noted.get(&path)).copied();
+        let (since, compared_by, replaced) = match was {
+            Some(was) if was.inode == inode && was.compared_by == self.job && self.job != 0 => {
+                (was.since, was.compared_by, false)
+            }
+            Some(was) if was.inode == inode => (was.since.max(unsigned(above)), was.compared_by, false),
+            Some(_) => (unsigned(now()), 0, true),
+            None if key.is_root() && state.any => (unsigned(now()), 0, true),
+            None => (unsigned(above.max(changed.0)), 0, false),
+        };
+        if replaced && !state.unclear && !self.dry_run {
+            state.unclear = true;
+            if let Some(Err(error)) = self.file.as_deref().map(|file| write(file, true, &Noted::new())) {
+                tracing::debug!(%error, "where directories are can't be noted");
+            }
+        }
+        if state.seen.len() < MOST {
+            state.seen.insert(path, At { inode, since, compared_by, day: day() });
+        }
+        let trusted = compared_by == self.job && self.job != 0;
+        if trusted { above } else { i128::from(since) }
+    }
+
+    /// See [`Paths::end`].
+    fn keep(&self, compared: bool) -> io::Result<()> {
+        let mut state = self.state();
+        let Some(file) = self.file.as_deref().filter(|_| state.read && !self.dry_run) else { return Ok(()) };
+        let State { noted: was, seen, unclear, any, .. } = std::mem::take(&mut *state);
+        let _lock = files::lock(&file.with_extension("lock"))?;
+        // What another run has noted meanwhile, or begun.
+        let (others_unclear, others) = match files::read(file) {
+            Some(bytes) => decode(&bytes).unwrap_or((true, Noted::new())),
+            None => (false, Noted::new()),
+        };
+        let mut noted = others.clone();
+        if unclear {
+            for (path, at) in was {
+                noted.entry(path).or_insert(at);
+            }
+        }
+        for (path, mut at) in seen.iter().map(|(path, at)| (*path, *at)) {
+            if compared && self.job != 0 {
+                at.compared_by = self.job;
+            }
+            if others.get(&path).is_some_and(|other| other.inode != at.inode) {
+                // Two runs saw two things at one path.
+                at = At { inode: 0, since: unsigned(now()), compared_by: 0, ..at };
+            }
+            noted.insert(path, at);
+        }
+        let oldest = day().saturating_sub(LIFE);
+        noted.retain(|path, at| at.day >= oldest && (noted_fits(&others, &seen) || seen.contains_key(path)));
+        if any && !unclear && noted == others {
+            return Ok(());
+        }
+        write(file, others_unclear && !unclear, &noted)
+    }
+}
+
+/// True if all that others noted has room beside what this run saw.
+fn noted_fits(others: &Noted, seen: &Noted) -> bool {
+    others.len() + seen.len() <= 2 * MOST
+}
+
+/// A listing on its way.
+struct Walk {
+    paths: Arc<Paths>,
+    src: Arc<dyn Store>,
+    keep_posix: bool,
+    /// The directories above the current key, the root first, and since when each has been there.
+    above: Vec<(Key, i128)>,
+}
+
+impl Walk {
+    async fn dated(&mut self, mut entries: Vec<Entry>) -> Vec<Entry> {
+        for entry in &mut entries {
+            self.date(entry).await;
+            if !self.keep_posix {
+                entry.posix = None;
+            }
+        }
+        entries
+    }
+
+    async fn date(&mut self, entry: &mut Entry) {
+        let above = self.reach(parent(entry.key.stored().strip_suffix(b"/").unwrap_or(entry.key.stored()))).await;
+        if entry.is_dir() {
+            self.enter(entry, above).await;
+        } else {
+            entry.changed = entry.changed.map(|changed| Mtime(changed.0.max(above)));
+        }
+    }
+
+    /// Since when the directory `dir` has been there; asked for where the listing didn't show it.
+    async fn reach(&mut self, dir: &[u8]) -> i128 {
+        while self.above.last().is_some_and(|(key, _)| !dir.starts_with(key.as_bytes())) {
+            self.above.pop();
+        }
+        if self.above.is_empty() {
+            self.ask(Key::new("")).await;
+        }
+        let mut known = self.above.last().map_or(0, |(key, _)| key.as_bytes().len());
+        while let Some(len) = dir[known..].iter().position(|b| *b == b'/') {
+            known += len + 1;
+            self.ask(Key::new(&dir[..known])).await;
+        }
+        self.above.last().map_or_else(now, |(_, since)| *since)
+    }
+
+    async fn ask(&mut self, dir: Key) {
+        let above = self.above.last().map_or(i128::MIN, |(_, since)| *since);
+        let entry = self.src.stat(&dir).await.unwrap_or_else(|_| Entry { changed: None, ..Entry::dir(dir) });
+        self.enter(&entry, above).await;
+    }
+
+    async fn enter(&mut self, dir: &Entry, above: i128) {
+        let (paths, key, posix, changed) = (self.paths.clone(), dir.key.clone(), dir.posix.clone(), dir.changed);
+        // Reads the file the first time, and may write it.
+        let since = match key.is_root() {
+            true => disk::run(move || Ok(paths.since(&key, posix.as_deref(), changed, above)))
+                .await
+                .unwrap_or_else(|_| now()),
+            false => paths.since(&key, posix.as_deref(), changed, above),
+        };
+        self.above.push((dir.key.clone(), since));
+    }
+}
+
+/// What tells an inode from another: its device and number.
+fn inode(posix: &Posix) -> u64 {
+    let (major, minor) = posix.dev;
+    let mut hasher = Xxh3::new();
+    [&major.to_le_bytes()[..], &minor.to_le_bytes(), &posix.ino.to_le_bytes()]
+        .iter()
+        .for_each(|field| hasher.update(field));
+    // 0 is no inode.
+    hasher.digest().max(1)
+}
+
+/// What tells a job that compares and leaves out other things: not how fast it goes, and what it says. 0 for one that doesn't do all of
+/// it, or isn't data alone.
+fn fingerprint(job: &Job, filter: &Filter) -> u64 {
+    if !job.listing.part.is_all() || !filter.is_portable() {
+        return 0;
+    }
+    let Job { verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write, .. } = job;
+    let asked = (verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write);
+    xxh3_64(format!("{asked:?}{:?}", filter.spec()).as_bytes()).max(1)
+}
+
+fn now() -> i128 {
+    nanos(files::now())
+}
+
+fn nanos(time: SystemTime) -> i128 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
+}
+
+/// Nanoseconds as they are noted: until the year 2554.
+fn unsigned(nanos: i128) -> u64 {
+    u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)
+}
+
+fn day() -> u16 {
+    u16::try_from(now() / (24 * 60 * 60 * 1_000_000_000)).unwrap_or(u16::MAX)
+}
+
+fn write(file: &Path, unclear: bool, noted: &Noted) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(HEADER + noted.len() * RECORD + CHECKSUM);
+    bytes.extend_from_slice(MAGIC);
+    bytes.push(u8::from(unclear));
+    for (path, at) in noted {
+        for number in [*path, at.inode, at.since, at.compared_by] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&at.day.to_le_bytes());
+    }
+    bytes.extend_from_slice(&xxh3_64(&bytes).to_le_bytes());
+    files::replace(file, |file| file.write_all(&bytes))
+}
+
+/// Whether it is unclear, and what is noted; `None` for a file that is damaged.
+fn decode(bytes: &[u8]) -> Option<(bool, Noted)> {
+    let (all, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
+    let rest = all.strip_prefix(MAGIC).filter(|_| checksum == xxh3_64(all).to_le_bytes())?;
+    let (unclear, records) = rest.split_first()?;
+    let noted = records.chunks(RECORD).map(|record| {
+        let number = |at: usize| Some(u64::from_le_bytes(record.get(at * 8..at * 8 + 8)?.try_into().ok()?));
+        let day = u16::from_le_bytes(record.get(4 * 8..)?.try_into().ok()?);
+        Some((number(0)?, At { inode: number(1)?, since: number(2)?, compared_by: number(3)?, day }))
+    });
+    Some((*unclear != 0, noted.collect::<Option<_>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::{filter::FilterSpec, job::Verb, part::Part};
+    use haul_mem::MemStore;
+
+    const JOB: Verb = Verb::Sync;
+    const NANOS: i128 = 1_000_000_000;
+
+    /// A directory as it is listed.
+    fn dir(key: &str, ino: u64, changed: i128) -> Entry {
+        let posix = Posix {
+            mode: 0o040_755,
+            uid: 0,
+            gid: 0,
+            rdev: (0, 0),
+            nlink: 2,
+            dev: (8, 1),
+            ino,
+            atime: Mtime(0),
+            size: 0,
+            target: None,
+        };
+        Entry { posix: Some(Box::new(posix)), changed: Some(Mtime(changed * NANOS)), ..Entry::dir(Key::new(key)) }
+    }
+
+    struct Lab(tempfile::TempDir, MemStore);
+
+    impl Lab {
+        fn run(&self, job: &Job) -> Arc<Paths> {
+            Paths::new(Some(self.0.path()), &self.1, job, &Filter::default())
+        }
+
+        /// Since when these directories have been there, in seconds, each in the one before; `None` for since now.
+        fn since(paths: &Paths, dirs: &[Entry]) -> Vec<Option<i128>> {
+            let begun = now();
+            let mut above = i128::MIN;
+            let since = dirs.iter().map(|dir| {
+                above = paths.since(&dir.key, dir.posix.as_deref(), dir.changed, above);
+                (above < begun).then_some(above.max(0) / NANOS)
+            });
+            since.collect()
+        }
+
+        /// The same in a run of its own, that ends well or not.
+        fn of(&self, job: &Job, dirs: &[Entry], ends_well: bool) -> Vec<Option<i128>> {
+            let paths = self.run(job);
+            let since = Lab::since(&paths, dirs);
+            paths.keep(ends_well).unwrap();
+            since
+        }
+    }
+
+    fn lab() -> Lab {
+        Lab(tempfile::tempdir().unwrap(), MemStore::new())
+    }
+
+    #[test]
+    fn what_is_not_noted_goes_by_its_inodes_times() {
+        let lab = lab();
+        let dirs = [dir("", 1, 100), dir("a/", 2, 50), dir("a/b/", 3, 200)];
+        assert_eq!(lab.of(&Job::new(JOB), &dirs, false), [Some(100), Some(100), Some(200)]);
+        // Seen since then at the same place: new names in it change nothing.
+        let later = [dir("", 1, 900), dir("a/", 2, 900), dir("a/b/", 3, 900), dir("a/b/new/", 4, 900)];
+        assert_eq!(lab.of(&Job::new(JOB), &later, false), [Some(100), Some(100), Some(200), Some(900)]);
+    }
+
+    #[test]
+    fn what_took_anothers_place_has_been_there_since_now_until_a_run_compared_it() {
+        let lab = lab();
+        let (job, other) = (Job::new(JOB), Job::new(Verb::Copy));
+        let at = |a, b| [dir("", 1, 100), dir("a/", a, 100), dir("a/b/", b, 100)];
+        lab.of(&job, &at(2, 3), true);
+        assert_eq!(
+            lab.of(&job, &at(2, 3), true),
+            [Some(0), Some(0), Some(0)],
+            "compared, so as if it had always been there"
+        );
+        assert_eq!(
+            lab.of(&other, &at(2, 3), false),
+            [Some(100), Some(100), Some(100)],
+            "another job compares other things"
+        );
+        assert_eq!(lab.of(&job, &at(12, 13), false), [Some(0), None, None]);
+        assert_eq!(lab.of(&job, &at(12, 13), false)[0], Some(0));
+        assert!(lab.of(&job, &at(12, 13), true)[1] != Some(0), "no run without an error has compared it yet");
+        assert_eq!(lab.of(&job, &at(12, 13), true), [Some(0), Some(0), Some(0)]);
+        assert_eq!(lab.of(&job, &at(2, 3), true), [Some(0), None, None], "nor is what was there before there still");
+    }
+
+    #[test]
+    fn another_source_is_another_place() {
+        let lab = lab();
+        let job = Job::new(JOB);
+        lab.of(&job, &[dir("", 1, 100)], true);
+        assert_eq!(lab.of(&job, &[dir("", 2, 50)], true), [None]);
+        assert_eq!(lab.of(&job, &[dir("", 1, 100)], true), [None]);
+    }
+
+    #[test]
+    fn a_run_that_was_killed_after_it_saw_a_change_leaves_nothing_to_go_by() {
+        let lab = lab();
+        let job = Job::new(JOB);
+        lab.of(&job, &[dir("", 1, 100), dir("a/", 2, 100)], true);
+        // The change is noted before anything follows from it.
+        Lab::since(&lab.run(&job), &[dir("", 1, 100), dir("a/", 12, 100)]);
+        assert_eq!(lab.of(&job, &[dir("", 1, 100), dir("a/", 2, 100)], true), [None, None]);
+        assert_eq!(lab.of(&job, &[dir("", 1, 100), dir("a/", 2, 100)], true), [Some(0), Some(0)]);
+        // One that saw none was in the right.
+        Lab::since(&lab.run(&job), &[dir("", 1, 100), dir("a/", 2, 100)]);
+        assert_eq!(lab.of(&job, &[dir("", 1, 100)], true), [Some(0)]);
+    }
+
+    #[test]
+    fn two_runs_that_disagree_leave_neither_right() {
+        for ino in [2, 3] {
+            let lab = lab();
+            let job = Job::new(JOB);
+            let (one, two) = (lab.run(&job), lab.run(&job));
+            Lab::since(&one, &[dir("", 1, 100), dir("a/", 2, 100)]);
+            Lab::since(&two, &[dir("", 1, 100), dir("a/", 3, 100)]);
+            one.keep(true).unwrap();
+            two.keep(true).unwrap();
+            assert_eq!(lab.of(&job, &[dir("", 1, 100), dir("a/", ino, 100)], true), [Some(0), None]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_has_been_there_since_now() {
+        let lab = lab();
+        let nothing = Entry::dir(Key::new(""));
+        assert_eq!(lab.of(&Job::new(JOB), &[nothing], true), [None]);
+        // A damaged file is one of which nothing is known but that it was there.
+        lab.of(&Job::new(JOB), &[dir("", 1, 100)], true);
+        let file = lab.run(&Job::new(JOB)).file.clone().unwrap();
+        let mut bytes = files::read(&file).unwrap();
+        bytes[12] ^= 1;
+        files::replace(&file, |file| file.write_all(&bytes)).unwrap();
+        assert_eq!(lab.of(&Job::new(JOB), &[dir("", 1, 100)], true), [None]);
+    }
+
+    #[test]
+    fn a_job_is_the_same_only_if_it_compares_and_leaves_out_the_same() {
+        let job = Job::new(JOB);
+        let own = fingerprint(&job, &Filter::default());
+        let faster = job.clone().with(|job| job.pace.transfers = Some(1));
+        assert_eq!(own, fingerprint(&faster, &Filter::default()));
+        let filter = Filter::new(FilterSpec { rules: vec!["- *.js".into()], ..FilterSpec::default() }).unwrap();
+        assert_ne!(own, fingerprint(&job, &filter));
+        let dry = job.clone().with(|job| job.dry_run = true);
+        assert_eq!(own, fingerprint(&dry, &Filter::default()));
+        let part = job.with(|job| job.listing.part = Part::Dirs(Arc::new([])));
+        assert_eq!(fingerprint(&part, &Filter::default()), 0);
+    }
+
+    #[tokio::test]
+    async fn files_are_not_older_than_their_place_also_where_a_listing_begins_further_down() {
+        let src = MemStore::new();
+        let paths = lab().run(&Job::new(JOB));
+        let file = |key: &str| Entry { changed: Some(Mtime(5 * NANOS)), ..Entry::file(Key::new(key), 1) };
+        let batch = vec![dir("a/", 2, 20), file("a/x"), dir("a/b/", 3, 10), file("a/b/y"), file("a/z")];
+        let begun = now();
+        let raw = futures::stream::iter([Listed::Batch(batch), Listed::End]).boxed();
+        let listed: Vec<_> = paths.listing(Arc::new(src), raw, false).collect().await;
+        let Listed::Batch(entries) = &listed[0] else { panic!("a batch") };
+        // The root can't be asked about here, so all of it counts as new.
+        assert!(entries.iter().filter(|e| !e.is_dir()).all(|e| e.changed.is_some_and(|at| at.0 >= begun)));
+        assert!(entries.iter().all(|e| e.posix.is_none()));
+    }
+}
