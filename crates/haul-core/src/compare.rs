@@ -137,7 +137,8 @@ impl Rules {
         };
         Rules {
             compare: job.compare.by,
-            ignore_size: job.compare.ignore_size,
+            // Two sizes that differ prove that a move would lose something.
+            ignore_size: job.compare.ignore_size && !job.moves(),
             ignore_existing: job.existing.ignore,
             update: job.existing.update,
             window,

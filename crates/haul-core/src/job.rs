@@ -148,8 +148,9 @@ pub struct Existing {
     pub backup_suffix: Option<String>,
     /// Put `backup_suffix` before the file's extension (`--suffix-keep-extension`).
     pub suffix_keep_extension: bool,
-    /// Keep a deleted file whose name already ends in `backup_suffix`, with a second suffix; otherwise it is deleted.
-    pub backups_of_backups: bool,
+    /// What only the destination has is not deleted where it is called as a backup beside the files is (`backup_suffix` without a backup
+    /// directory); otherwise it is, and isn't kept a second time.
+    pub spares_backups: bool,
 }
 
 impl Default for Existing {
@@ -164,7 +165,7 @@ impl Default for Existing {
             began: None,
             backup_suffix: None,
             suffix_keep_extension: false,
-            backups_of_backups: true,
+            spares_backups: true,
         }
     }
 }

@@ -186,7 +186,7 @@ fn existing() -> impl Strategy<Value = job::Existing> {
     let other_kinds = select(vec![OtherKinds::Stay, OtherKinds::Replace, OtherKinds::ReplaceWhole]);
     (any::<[bool; 6]>(), append, other_kinds, option::of(time()), option::of(".{0,5}")).prop_map(
         |(
-            [ignore, only, update, immutable, suffix_keep_extension, backups_of_backups],
+            [ignore, only, update, immutable, suffix_keep_extension, spares_backups],
             append,
             other_kinds,
             began,
@@ -202,7 +202,7 @@ fn existing() -> impl Strategy<Value = job::Existing> {
                 began,
                 backup_suffix: suffix,
                 suffix_keep_extension,
-                backups_of_backups,
+                spares_backups,
             }
         },
     )

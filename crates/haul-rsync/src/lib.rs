@@ -456,6 +456,8 @@ async fn job(
         job.deletes.max = job.deletes.max.map(|max| max.saturating_sub(deleted));
         job.deletes.alone = part == Part::Deletes;
         job.deletes.sources &= part != Part::Deletes;
+        // The parts before have just made them.
+        job.existing.spares_backups = part == Part::Deletes;
         job.elsewhere.drop_spare = !incomplete;
         job.dirs.root = if top && one.is_none() { Root::Included } else { Root::Excluded };
         job.links.safe = (options.safe_links && !options.copy_unsafe_links).then_some(above);
@@ -543,7 +545,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
                 false => OtherKinds::Replace,
             },
             backup_suffix: options.backup_suffix(),
-            backups_of_backups: false,
+            spares_backups: false,
             ..Existing::default()
         },
         deletes: Deletes {

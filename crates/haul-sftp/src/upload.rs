@@ -3,7 +3,7 @@
 
 use crate::{
     change,
-    channel::Answer,
+    channel::{Answer, Channel},
     hidden,
     pool::{self, Fault, Handle},
     read,
@@ -91,8 +91,8 @@ struct State {
     maybe_renamed: bool,
     /// It was made by us.
     created: bool,
-    /// It was to be made, and nobody knows whether it was: the hidden name is ours alone.
-    maybe_created: bool,
+    /// Where it was asked for under a hidden name, which is ours alone, and nobody knows whether it was made.
+    maybe_created: Option<Arc<Channel>>,
 }
 
 impl Inner {
@@ -220,12 +220,12 @@ impl Inner {
         let mode = spec.meta.as_ref().and_then(|meta| u32::from_str_radix(meta.get("mode")?, 8).ok());
         let private = mode.is_some_and(|mode| mode & 0o044 != 0o044);
         let attrs = Attrs { mode: private.then_some(0o600), ..Attrs::default() };
-        let again = std::mem::replace(&mut self.state().maybe_created, true);
+        let again = self.state().maybe_created.replace(Arc::clone(channel)).is_some();
         let exclusive = if again { 0 } else { open::EXCLUSIVE };
         let flags = open::WRITE | open::READ | open::CREATE | exclusive;
         let mut handle = Handle::opened(channel, channel.ask(&Request::Open(&self.path, flags, attrs))).await;
         if !again && matches!(handle, Err(Fault::Status(..))) {
-            self.state().maybe_created = false;
+            self.state().maybe_created = None;
         }
         let there = match pool::attrs(there).await {
             Ok(there) => Some(there),
@@ -509,9 +509,18 @@ impl Inner {
         }
         drop(handles);
         let made = *self.made.lock().await;
-        if !made || self.spec.inplace && !self.state().created {
+        if made && self.spec.inplace && !self.state().created {
             // In place it is the user's file.
             return Ok(());
+        }
+        if !made {
+            let Some(channel) = self.state().maybe_created.take() else { return Ok(()) };
+            // Behind the request to make it, for whose answer nobody waited. What another session asked could be done before that.
+            match pool::done(channel.ask(&Request::Remove(&self.path))).await {
+                Err(Fault::Lost(_)) => {}
+                Err(fault) if !fault.is(status::NO_SUCH_FILE) => return Err(at("delete", &self.key)(fault)),
+                _ => return Ok(()),
+            }
         }
         change::remove(&self.service, &self.path, &self.key).await
     }

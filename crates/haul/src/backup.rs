@@ -19,6 +19,8 @@ pub struct Backup {
     to: Option<Arc<dyn Store>>,
     suffix: Option<String>,
     before_extension: bool,
+    /// Backups are beside their files.
+    beside: bool,
     /// What is deleted isn't kept where its name ends so: it was kept before.
     kept_before: Option<String>,
     /// Attributes that a backup on another file system keeps.
@@ -42,16 +44,17 @@ impl Backup {
     pub fn new(job: &Job, cx: &Cx, keep: Option<&Keep>) -> Self {
         let suffix = job.existing.backup_suffix.clone().filter(|s| !s.is_empty());
         let to = cx.backup.clone().or_else(|| suffix.as_ref().map(|_| cx.dst.clone()));
-        // What is kept is what was there, unchanged.
-        let keep = keep.map(|keep| {
-            Arc::new(Keep { chmod: Vec::new(), users: IdMap::default(), groups: IdMap::default(), ..keep.clone() })
-        });
-        let again = job.existing.backups_of_backups || cx.backup.is_some();
-        let kept_before = suffix.clone().filter(|_| !again);
-        let dir_keep = keep.as_ref().map(|keep| Arc::new(Keep { perms: true, ..(**keep).clone() }));
+        // What is kept is what was there, unchanged; where it is copied, what nobody else may read there nobody may here.
+        let unchanged =
+            |keep: &Keep| Keep { chmod: Vec::new(), users: IdMap::default(), groups: IdMap::default(), ..keep.clone() };
+        let dir_keep = keep.map(|keep| Arc::new(Keep { perms: true, ..unchanged(keep) }));
+        let private = || Keep { perms: true, ..Keep::default() };
+        let keep = keep.map(unchanged).or_else(|| cx.dst.caps().attributes.is_some().then(private)).map(Arc::new);
+        let beside = cx.backup.is_none();
+        let kept_before = suffix.clone().filter(|_| !job.existing.spares_backups && beside);
         let before_extension = job.existing.suffix_keep_extension;
         let safe_links = job.links.safe;
-        Backup { to, suffix, before_extension, kept_before, keep, dir_keep, safe_links, dirs: Arc::default() }
+        Backup { to, suffix, before_extension, beside, kept_before, keep, dir_keep, safe_links, dirs: Arc::default() }
     }
 
     /// True when anything is kept.
@@ -173,6 +176,14 @@ impl Backup {
         kept.strip_prefix(&as_dir(&dst.place)[..]).map(Key::new)
     }
 
+    /// True for a name that a backup beside its file has.
+    pub fn is_kept_name(&self, key: &Key) -> bool {
+        let Some(suffix) = self.suffix.as_deref().filter(|_| self.beside) else { return false };
+        let path = key.path();
+        let split = self.split(path);
+        path[..split].ends_with(suffix.as_bytes())
+    }
+
     fn kept_name(&self, key: &Key) -> Key {
         let Some(suffix) = &self.suffix else { return key.clone() };
         match key.is_symlink() {
@@ -182,12 +193,16 @@ impl Backup {
     }
 
     fn suffixed(&self, suffix: &str, path: &[u8]) -> Vec<u8> {
+        let (stem, extension) = path.split_at(self.split(path));
+        [stem, suffix.as_bytes(), extension].concat()
+    }
+
+    /// Where the suffix goes.
+    fn split(&self, path: &[u8]) -> usize {
         let name = name(path);
         // A leading dot is part of the name, not the start of an extension.
         let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0 && self.before_extension);
-        let split = dot.map_or(path.len(), |dot| path.len() - name.len() + dot);
-        let (stem, extension) = path.split_at(split);
-        [stem, suffix.as_bytes(), extension].concat()
+        dot.map_or(path.len(), |dot| path.len() - name.len() + dot)
     }
 }
 
@@ -205,5 +220,8 @@ mod tests {
         assert_eq!(name(".profile", true), ".profile-old");
         assert_eq!(backup(false).kept_name(&Key::symlink("d/l")), Key::symlink("d/l-old"));
         assert_eq!(name("d/l.rclonelink", true), "d/l-old.rclonelink");
+        let kept = |key: &str, before| Backup { beside: true, ..backup(before) }.is_kept_name(&Key::new(key));
+        assert!(kept("d.x/a.txt-old", false) && kept("d.x/a-old.txt", true) && kept("d.x/a-old", true));
+        assert!(!kept("d.x/a-old.txt", false) && !kept("d-old/a.txt", true) && !kept("a.txt-old", true));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::listing::Failures;
 use crate::{context::Context, error::one_line};
-use haul_core::{Error, Key, units::size_short};
+use haul_core::{Entry, Error, ErrorKind, Key, Version, units::size_short};
 use haul_store::Store;
 use std::sync::Arc;
 
@@ -34,13 +34,31 @@ fn ask(what: &str, name: &str) -> bool {
 
 /// Deletes keys, all that can be, and says what can't.
 pub async fn delete(store: &Arc<dyn Store>, keys: Vec<Key>, failures: &mut Failures) {
+    delete_versions(store, keys.into_iter().map(|key| (key, None)).collect(), failures).await;
+}
+
+/// Deletes what was listed, as far as it is still there: what has changed since stays, if the store can tell.
+pub async fn delete_listed(store: &Arc<dyn Store>, entries: Vec<Entry>, failures: &mut Failures) {
+    let tells = store.caps().deletes_version;
+    let keys = entries.into_iter().map(|entry| (entry.key, entry.version.filter(|_| tells)));
+    delete_versions(store, keys.collect(), failures).await;
+}
+
+async fn delete_versions(store: &Arc<dyn Store>, keys: Vec<(Key, Option<Version>)>, failures: &mut Failures) {
     if keys.is_empty() {
         return;
     }
-    let answers = store.delete(keys.iter().map(|k| (k.clone(), None)).collect()).await;
-    for (key, answer) in keys.iter().zip(answers) {
-        if failures.keep(answer.map_err(|e| named(e, key))).is_some() {
-            tracing::info!("{key}: Deleted");
+    let answers = store.delete(keys.clone()).await;
+    for ((key, version), answer) in keys.iter().zip(answers) {
+        match answer {
+            Err(error) if error.kind() == ErrorKind::Changed && version.is_some() => {
+                tracing::warn!("{key}: changed since it was listed: it stays");
+            }
+            answer => {
+                if failures.keep(answer.map_err(|e| named(e, key))).is_some() {
+                    tracing::info!("{key}: Deleted");
+                }
+            }
         }
     }
 }
@@ -58,4 +76,30 @@ pub async fn delete_dirs(store: &Arc<dyn Store>, mut dirs: Vec<Key>, failures: &
 
 fn named(error: Error, key: &Key) -> Error {
     if error.key().is_none() && !key.is_root() { error.with_key(key) } else { error }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // Tests make their own files.
+mod tests {
+    use super::*;
+    use haul_store::Links;
+    use haul_testkit::disk;
+    use std::fs;
+
+    #[tokio::test]
+    async fn what_changed_since_it_was_listed_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = disk::open(temp.path(), Links::Skip);
+        let mut listed = Vec::new();
+        for name in ["a", "b"] {
+            fs::write(temp.path().join(name), "old").unwrap();
+            listed.push(store.stat(&Key::new(name)).await.unwrap());
+        }
+        fs::write(temp.path().join("a"), "written since").unwrap();
+        let mut failures = Failures::default();
+        delete_listed(&store, listed, &mut failures).await;
+        assert!(failures.none());
+        assert_eq!(fs::read_to_string(temp.path().join("a")).unwrap(), "written since");
+        assert!(!temp.path().join("b").exists());
+    }
 }

@@ -1,5 +1,6 @@
 //! `copyurl`: files at addresses of the web.
 
+use super::once::may_replace;
 use crate::{
     context::Context,
     error::{Outcome, code, usage},
@@ -12,6 +13,7 @@ use haul::{Report, pipe};
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Retry,
     job::{CompareBy, Job, Verb},
+    plan::Replace,
     text::csv,
 };
 use haul_remotes::address::{Address, Addresses, Content, Found};
@@ -172,8 +174,10 @@ async fn one(
             Content::File(file) => return Ok((key, Some(file))),
             Content::Stream(stream) => stream,
         };
+        let Some(replace) = may_replace(ctx, dst, &key).await? else { return Ok((key, None)) };
+        let replace = if args.no_clobber && dst.caps().conditional { Replace::Absent } else { replace };
         tries -= 1;
-        match write(ctx, dst, &key, (mtime, size), stream).await {
+        match write(ctx, dst, &key, (mtime, size, replace), stream).await {
             Err(error) if tries > 0 && error.retry() != Retry::Never => {
                 tracing::info!("{key}: {error}: trying again");
             }
@@ -186,15 +190,11 @@ async fn write(
     ctx: &Context,
     dst: &Arc<dyn Store>,
     key: &Key,
-    (mtime, size): (Option<Mtime>, Option<u64>),
+    (mtime, size, replace): (Option<Mtime>, Option<u64>, Replace),
     stream: BoxStream<'static, Result<bytes::Bytes, Error>>,
 ) -> Result<(), Error> {
-    if ctx.flags.config.dry_run {
-        tracing::warn!("{key}: Skipped copy as --dry-run is set");
-        return Ok(());
-    }
     let mtime = mtime.or(Some(Mtime(Timestamp::now().as_nanosecond())));
-    let spec = WriteSpec { size, mtime, inplace: ctx.flags.copy.inplace, ..Default::default() };
+    let spec = WriteSpec { size, mtime, replace, inplace: ctx.flags.copy.inplace, ..Default::default() };
     pipe::write(dst, key, spec, stream).await?;
     tracing::info!("{key}: Copied (new)");
     Ok(())

@@ -15,7 +15,8 @@ use clap::ValueEnum;
 use futures::{StreamExt as _, stream};
 use haul::ListOptions;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, key, units::size_text};
-use haul_store::Doubles;
+use haul_remotes::OpenOptions;
+use haul_store::{Caps, Changed, Doubles, Links};
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     ffi::OsString,
@@ -89,7 +90,14 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if args.by_hash && mode == Mode::Rename {
         return Err(usage("--by-hash finds files that have names of their own: rename has nothing to do"));
     }
-    let source = Source::open(ctx, path).await?;
+    // A file that is reached by a symlink too would count as two, and the only one would go.
+    let kept_links = OpenOptions { links: Links::Keep, ..ctx.open_options() };
+    let follows = ctx.flags.meta.copy_links || !args.by_hash;
+    let source = Source::open_as(ctx, path, &if follows { ctx.open_options() } else { kept_links }).await?;
+    let caps = source.store.caps();
+    if args.by_hash && ctx.flags.meta.copy_links && caps.set_dir_mtime && !tells_inodes(caps) {
+        return Err(usage("--copy-links: two names of one file can't be told from two files there: leave it out"));
+    }
     if source.file.is_some() {
         return Err(usage("dedupe looks through a directory, and this is a file"));
     }
@@ -334,8 +342,7 @@ impl Work<'_> {
             || Error::new(ErrorKind::Unsupported, "dedupe", "the store has no hashes, so --by-hash can't compare");
         let algo = read.or(there.first().copied()).ok_or_else(none)?;
         let mut named = HashSet::new();
-        // Elsewhere a version is no inode's.
-        let inodes = store.caps().files;
+        let inodes = tells_inodes(store.caps());
         files.retain(|file| file.version.clone().is_none_or(|version| !inodes || named.insert(version)));
         let mut sizes: HashMap<u64, usize> = HashMap::new();
         files.iter().for_each(|file| *sizes.entry(file.size).or_default() += 1);
@@ -349,9 +356,20 @@ impl Work<'_> {
         Ok(hashed)
     }
 
-    /// Deletes all but one of the files of one content, as they were listed.
+    /// Deletes all but one of the files of one content, as they were listed; none where the one isn't any more what it was.
     async fn keep(&mut self, files: &[Entry], kept: usize) {
         let store = &self.source.store;
+        let still = store.stat(&files[kept].key).await.and_then(|now| match is_still(&files[kept], &now) {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Changed,
+                "dedupe",
+                "changed since it was compared: nothing is deleted for it",
+            )),
+        });
+        if self.failures.keep(still.map_err(|error| error.with_key(&files[kept].key))).is_none() {
+            return;
+        }
         for (_, file) in files.iter().enumerate().filter(|(at, _)| *at != kept) {
             if !allowed(self.ctx, "delete duplicate", &file.key, size(file)) {
                 continue;
@@ -364,6 +382,22 @@ impl Work<'_> {
             }
         }
     }
+}
+
+/// A version there is an inode's, so that two names of one file have one.
+fn tells_inodes(caps: &Caps) -> bool {
+    caps.files || caps.changed == Changed::Inode
+}
+
+/// By all that both tell, this is still the file that was listed.
+fn is_still(listed: &Entry, now: &Entry) -> bool {
+    let versions = listed.version.as_ref().zip(now.version.as_ref());
+    let times = listed.mtime.zip(now.mtime);
+    let hashes = listed.hashes.agree(&now.hashes);
+    listed.size == now.size
+        && versions.is_none_or(|(a, b)| a == b)
+        && times.is_none_or(|(a, b)| a == b)
+        && hashes.is_none_or(|(_, same)| same)
 }
 
 /// The file that a mode keeps; `None` where the mode keeps none by itself, or none stands out.
@@ -423,6 +457,22 @@ mod tests {
         assert_eq!(kept, [Some(0), Some(1), Some(0), None, Some(0)]);
         let unknown = [file(1, 5), Entry::file(Key::new("a"), 2)];
         assert_eq!((best(Mode::Newest, &unknown), best(Mode::Largest, &unknown)), (None, Some(1)));
+    }
+
+    #[test]
+    fn what_is_kept_must_still_be_what_was_listed() {
+        let file = |version: &[u8], time| Entry {
+            mtime: time,
+            version: Some(haul_core::Version::new(version)),
+            ..Entry::file(Key::new("a"), 3)
+        };
+        let listed = file(b"1", Some(Mtime(5)));
+        assert!(is_still(&listed, &listed));
+        // A question may tell more than a listing.
+        assert!(is_still(&Entry { mtime: None, ..listed.clone() }, &listed));
+        assert!(!is_still(&listed, &file(b"2", Some(Mtime(5)))));
+        assert!(!is_still(&listed, &Entry { size: 4, ..listed.clone() }));
+        assert!(!is_still(&listed, &Entry { version: None, ..file(b"1", Some(Mtime(6))) }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `delete`: the files of a path that the filter wants.
 
 use super::{
-    change::{BATCH, allowed, delete},
+    change::{BATCH, allowed, delete_listed},
     listing::{Failures, Source, depth},
     rmdirs,
 };
@@ -9,7 +9,13 @@ use crate::{context::Context, error::Outcome};
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use std::ffi::OsString;
+use std::{
+    ffi::OsString,
+    time::{Duration, Instant},
+};
+
+/// A file is deleted so long after it was listed at most, if others follow: not every store can tell that it has changed meanwhile.
+const WAITS: Duration = Duration::from_secs(2);
 
 /// Delete the files in a path
 ///
@@ -29,17 +35,19 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
     let (mut batch, mut failures) = (Vec::new(), Failures::default());
+    let mut sent = Instant::now();
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         if !allowed(ctx, "delete", &entry.key, Some(entry.size)) {
             continue;
         }
-        batch.push(entry.key);
-        if batch.len() >= BATCH {
-            delete(&source.store, std::mem::take(&mut batch), &mut failures).await;
+        batch.push(entry);
+        if batch.len() >= BATCH || sent.elapsed() > WAITS {
+            delete_listed(&source.store, std::mem::take(&mut batch), &mut failures).await;
+            sent = Instant::now();
         }
     }
-    delete(&source.store, batch, &mut failures).await;
+    delete_listed(&source.store, batch, &mut failures).await;
     failures.finish()?;
     if args.rmdirs {
         return rmdirs::remove(ctx, &source, true).await;

@@ -9,7 +9,7 @@ use anyhow::Result;
 use futures::{StreamExt, stream::BoxStream};
 use haul::ListOptions;
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, filter::Filter, job::Tell};
-use haul_remotes::Spec;
+use haul_remotes::{OpenOptions, Spec};
 use haul_store::{Encrypted, ListRequest, Store};
 use std::{
     ffi::OsStr,
@@ -46,7 +46,14 @@ impl Source {
     ///
     /// Errors: those of opening; usage errors of the filter flags.
     pub async fn open(ctx: &Context, path: &OsStr) -> Result<Source> {
-        let (store, file) = ctx.open_source(path).await?;
+        Source::open_as(ctx, path, &ctx.open_options()).await
+    }
+
+    /// Opens it in another way than the flags say.
+    ///
+    /// Errors: as [`Source::open`].
+    pub async fn open_as(ctx: &Context, path: &OsStr, options: &OpenOptions) -> Result<Source> {
+        let (store, file) = ctx.open_source_as(path, options).await?;
         let mut spec = flags::filter(&ctx.flags)?;
         let filter = Filter::new(spec.clone()).map_err(usage)?;
         if let Some(key) = &file {

@@ -63,6 +63,7 @@ mod change;
 mod item;
 mod listing;
 mod lists;
+mod once;
 mod sums;
 
 use crate::{context::Context, error::Outcome};

@@ -14,8 +14,13 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul_core::{Key, Listed, filter::Filter};
+use haul_remotes::{OpenOptions, Spec};
 use haul_store::{Domain, Links, ListRequest, Store};
-use std::{ffi::OsString, sync::Arc};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    sync::Arc,
+};
 
 /// Delete a path and all that is in it
 ///
@@ -45,6 +50,10 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let root = Key::new("");
     store.stat(&root).await?;
+    if is_link(ctx, &args.path).await? {
+        let path = crate::journal::told(&args.path);
+        return Err(usage(format!("{path} is a symlink: write {path}/ to purge the directory that it leads to")));
+    }
     if !allowed(ctx, "purge directory", &root, None) {
         return Ok(Outcome::Done);
     }
@@ -55,6 +64,24 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     failures.finish()?;
     Ok(Outcome::Done)
+}
+
+/// Is the last name of the path a symlink, on a file system?
+async fn is_link(ctx: &Context, path: &OsStr) -> Result<bool> {
+    let typed = path.as_bytes();
+    let leaf = Spec::parse(typed)?.path;
+    let leaf = &leaf[leaf.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)..];
+    if matches!(leaf, b"" | b"." | b"..") {
+        return Ok(false);
+    }
+    let above = match typed.strip_suffix(leaf) {
+        Some(b"") | None => b".",
+        Some(above) => above,
+    };
+    let keeps = OpenOptions { links: Links::Keep, ..ctx.open_options() };
+    let above = ctx.open_as(OsStr::from_bytes(above), &keeps)?;
+    // Elsewhere a file stands for a symlink, which no directory is behind.
+    Ok(above.caps().set_dir_mtime && above.stat(&Key::symlink(leaf)).await.is_ok_and(|entry| entry.is_symlink()))
 }
 
 /// Deletes all that is in a directory (the empty key, or one that ends in `/`), and leaves the directory itself.

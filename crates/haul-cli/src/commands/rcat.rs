@@ -1,6 +1,6 @@
 //! `rcat`: standard input to a file.
 
-use super::listing::open_file;
+use super::{listing::open_file, once::may_replace};
 use crate::{
     context::Context,
     error::{Outcome, usage},
@@ -39,15 +39,15 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let (store, Some(key)) = open_file(ctx, &args.path).await? else {
         return Err(usage(format!("{}: name the file to write, not a directory", crate::journal::told(&args.path))));
     };
-    if ctx.flags.config.dry_run {
-        tracing::warn!("{key}: Skipped upload from pipe as --dry-run is set");
-        return Ok(Outcome::Done);
+    if ctx.flags.config.interactive {
+        return Err(usage("--interactive has nobody to ask: standard input is what is written"));
     }
+    let Some(replace) = may_replace(ctx, &store, &key).await? else { return Ok(Outcome::Done) };
     let first = read_block().await?;
     let given = u64::try_from(args.size).ok();
     let size = if first.len() < SMALL { Some(given.unwrap_or(first.len() as u64)) } else { given };
     let mtime = Some(Mtime(Timestamp::now().as_nanosecond()));
-    let spec = WriteSpec { size, mtime, inplace: ctx.flags.copy.inplace, ..Default::default() };
+    let spec = WriteSpec { size, mtime, replace, inplace: ctx.flags.copy.inplace, ..Default::default() };
     pipe::write(&store, &key, spec, input(first)).await?;
     Ok(Outcome::Done)
 }

@@ -11,7 +11,7 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul::{ListOptions, pipe};
-use haul_core::{Entry, Key, Mtime};
+use haul_core::{Entry, ErrorKind, Key, Mtime, plan::Replace};
 use haul_store::{Store, WriteSpec};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use std::{
@@ -83,8 +83,13 @@ async fn create(args: &Args, ctx: &Context, store: &Arc<dyn Store>, key: &Key, t
         return Ok(Outcome::Done);
     }
     if allowed(ctx, "touch (create)", key, None) {
-        let spec = WriteSpec { size: Some(0), mtime: Some(time), ..Default::default() };
-        pipe::write(store, key, spec, futures::stream::empty().boxed()).await?;
+        let replace = if store.caps().conditional { Replace::Absent } else { Replace::Anything };
+        let spec = WriteSpec { size: Some(0), mtime: Some(time), replace, ..Default::default() };
+        match pipe::write(store, key, spec, futures::stream::empty().boxed()).await {
+            // Somebody made it meanwhile.
+            Err(error) if error.kind() == ErrorKind::Exists => store.set_meta(key, Some(time), None).await?,
+            written => drop(written?),
+        }
     }
     Ok(Outcome::Done)
 }

@@ -252,6 +252,11 @@ pub enum Verify {
 /// default.
 pub fn job(flags: &super::Flags) -> Result<Job> {
     let (copy, sync, meta, pace) = (&flags.copy, &flags.sync, &flags.meta, &flags.pace);
+    if copy.no_check_dest && (sync.backup_dir.is_some() || sync.suffix.is_some()) {
+        return Err(usage(
+            "--no-check-dest doesn't see what it replaces, so no backup can be kept: leave out one of them",
+        ));
+    }
     Ok(Job {
         dry_run: flags.config.dry_run,
         compare: Compare {

@@ -114,6 +114,26 @@ fn both() -> Vec<PathBuf> {
 }
 
 #[test]
+fn what_exists_stays_whatever_the_server_can() {
+    let (site, lab) = (Site::start(), Lab::new(HAUL));
+    let at = "@out/f";
+    folder::write(&lab.path("out/f"), b"precious", 1_600_000_000_000_000_000);
+    for path in ["/chunked", "/plain", "/dir/file.bin"] {
+        for (flag, fails) in [("--immutable", true), ("--ignore-existing", false), ("--no-clobber", true)] {
+            let ran = lab.haul(&["copyurl", flag, &site.url(path), at]);
+            assert_eq!(
+                (ran.code != 0, fs::read(lab.path("out/f")).unwrap()),
+                (fails, b"precious".into()),
+                "{}",
+                ran.line
+            );
+        }
+    }
+    lab.haul(&["copyurl", "--existing", &site.url("/plain"), "@out/new"]).ok();
+    assert!(!lab.path("out/new").exists());
+}
+
+#[test]
 fn files_arrive_as_with_rclone() {
     let (site, lab) = (Site::start(), Lab::new(HAUL));
     let trees = both().into_iter().enumerate().map(|(n, program)| {

@@ -63,6 +63,7 @@ mod sftp;
 mod sftp_hashes;
 mod silent;
 mod snapshot;
+mod spared;
 mod status;
 mod versions;
 mod webdav;

@@ -380,6 +380,43 @@ fn a_killed_run_leaves_no_connection_and_the_next_goes_on() {
     assert!(until(|| processes(&server) == 0));
 }
 
+/// What was being opened when the run was stopped has no answer yet, and may be made all the same.
+#[test]
+fn a_stopped_run_leaves_no_hidden_files() {
+    let Some(relay) = peers::own("haul-relay") else { return };
+    let road = Road { delay: Duration::from_millis(150), ..Road::default() };
+    let through = [relay.display().to_string()].into_iter().chain(road.words()).collect::<Vec<_>>().join(" ");
+    let Some((server, lab)) = start(&Setup { through: Some(through), ..Setup::default() }) else { return };
+    (0..300).for_each(|n| write(&lab.path(&format!("src/{n}")), &noise(n, 60_000), TIME));
+    let child = lab.start(&["copy", "@src", &far(&server, "top")]);
+    let names = || fs::read_dir(server.data().join("top")).into_iter().flatten().flatten().count();
+    assert!(until(|| names() > 3), "nothing came");
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("stopped");
+    let ran = lab.end(child).code(130);
+    assert!(until(|| processes(&server) == 0), "its connection goes on");
+    let left = fs::read_dir(server.data().join("top")).expect("there").flatten();
+    let hidden: Vec<_> = left.map(|name| name.file_name()).filter(|name| name.as_encoded_bytes()[0] == b'.').collect();
+    assert!(hidden.is_empty(), "{} of {}: {}", hidden.len(), names(), ran.err);
+}
+
+/// A symlink that the server follows is no second file.
+#[test]
+fn the_only_file_is_no_duplicate_of_a_link_to_it() {
+    let Some((server, lab)) = start(&Setup::default()) else { return };
+    let data = server.data();
+    write(&data.join("dd/zreal"), b"content", TIME);
+    write(&data.join("dd/z/real"), b"content of another", TIME);
+    std::os::unix::fs::symlink("zreal", data.join("dd/alias")).expect("linked");
+    std::os::unix::fs::symlink("z", data.join("dd/a")).expect("linked");
+    write(&data.join("dd/zsame"), b"content", TIME);
+    lab.haul(&["dedupe", "--by-hash", "first", &far(&server, "dd")]).ok();
+    assert_eq!(fs::read(data.join("dd/alias")).expect("there"), b"content");
+    assert_eq!(fs::read(data.join("dd/a/real")).expect("there"), b"content of another");
+    assert!(!data.join("dd/zsame").exists(), "a duplicate goes");
+    let ran = lab.haul(&["dedupe", "--by-hash", "--copy-links", "first", &far(&server, "dd")]).code(2);
+    assert!(ran.err.contains("--copy-links: two names of one file"), "{}", ran.err);
+}
+
 #[test]
 fn a_connection_that_is_cut_is_made_again() {
     let Some(relay) = peers::own("haul-relay") else { return };

@@ -71,7 +71,13 @@ impl Executor {
         let mut orders: Vec<Order> = batch.iter().map(order).collect();
         let answers = mover.bring_by_server(&mut orders, CopyHow::Link).await;
         let mut refused = Vec::new();
-        for ((leader, name), answer) in batch.into_iter().zip(answers) {
+        for (((leader, name), answer), order) in batch.into_iter().zip(answers).zip(&mut orders) {
+            let answer = match answer {
+                Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
+                    self.in_place_of_another_kind(&mover, order, CopyHow::Link).await
+                }
+                answer => answer,
+            };
             match answer {
                 Ok(_) => self.linked(&leader, &name.src),
                 Err(error) if error.kind() == ErrorKind::Unsupported => {

@@ -7,7 +7,7 @@ use crate::{
     cx::cancelled,
     schedule::Queue,
     spool::Gone,
-    transfer::{Arrived, Order},
+    transfer::{Arrived, Mover, Order},
 };
 use haul_core::{Error, ErrorKind, Kind, Result, Retry, attributes::What, event::Event, plan::Route};
 use haul_store::{CopyHow, Small};
@@ -172,18 +172,24 @@ impl Executor {
                     brought
                 }
                 Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
-                    match self.clear_target(order).await {
-                        Ok(()) => {
-                            let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
-                            again.unwrap_or_else(|| Err(cancelled()))
-                        }
-                        Err(error) => Err(error),
-                    }
+                    self.in_place_of_another_kind(&self.mover, order, how).await
                 }
                 other => other,
             };
             self.ended(order, result);
         }
+    }
+
+    /// Has the store bring what something of another kind was in the way of.
+    pub(super) async fn in_place_of_another_kind(
+        &self,
+        mover: &Mover,
+        order: &mut Order,
+        how: CopyHow,
+    ) -> Result<Arrived> {
+        self.clear_target(order).await?;
+        let again = mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
+        again.unwrap_or_else(|| Err(cancelled()))
     }
 
     /// Transfers a file through memory. Something of another kind at its name is replaced if the job allows it.

@@ -18,6 +18,7 @@ mod steps;
 use crate::{
     Cx,
     attributes::Attributes,
+    backup::Backup,
     budget::Budget,
     decide,
     hard_links::HardLinks,
@@ -58,6 +59,8 @@ pub(crate) struct Planner {
     /// The source's files with several names, which the executor links.
     links: Arc<HardLinks>,
     renames: Option<Renames>,
+    /// Where backups go.
+    backup: Backup,
     /// Concurrent questions to the stores.
     checkers: usize,
     /// The last directory of the destination that the rules protect with its contents.
@@ -159,6 +162,7 @@ impl Planner {
             rules,
             paths,
             renames: job.elsewhere.renamed.filter(|_| job.verb == Verb::Sync).map(Renames::new),
+            backup: Backup::new(job, cx, None),
             checkers: budget.checkers,
             job: job.clone(),
             cx: cx.clone(),
@@ -558,6 +562,9 @@ impl Planner {
             return out.take(plan::extra(dst, false)).await;
         }
         if self.job.verb != Verb::Sync || !self.may_be_deleted(&dst) || self.is_replaced(&dst).await {
+            return;
+        }
+        if self.job.existing.spares_backups && self.backup.is_kept_name(&dst.key) {
             return;
         }
         match &self.renames {

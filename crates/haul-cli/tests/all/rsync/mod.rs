@@ -330,6 +330,24 @@ echo l >dst/l1; ln -s zz dst/f2; find s dst -depth -exec touch -h -d 2020-01-01T
 }
 
 #[test]
+fn a_further_name_takes_the_place_of_a_directory() {
+    let setup = r#"
+mkdir -p s dst/b dst/c/in; echo 1 >s/a; ln s/a s/b; ln s/a s/c; echo x >dst/c/in/x
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    each(setup, Compare::Links, &["-aH --delete s/ dst", "-aH --force s/ dst"]);
+}
+
+#[test]
+fn backups_of_a_run_are_not_what_it_deletes() {
+    let setup = r#"
+mkdir s1 s2 dst; echo new >s1/f; echo x >s2/g; echo oldcontent >dst/f; echo extra >dst/e
+find s1 s2 dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    each(setup, Compare::Trees, &["-a --delete-excluded --backup s1/ s2/ dst", "-a --delete --backup s1/ s2/ dst"]);
+}
+
+#[test]
 fn max_delete_stops_with_25() {
     let Some(oracle) = Oracle::new(&[FRESH, "touch dst/1 dst/2 dst/3"].concat()) else { return };
     let (code, _, errors) = oracle.haul(&["-a", "--delete", "--max-delete=1", "s/", "dst"]);
