@@ -501,6 +501,10 @@ pub enum Said {
     Bye,
 }
 
+/// Tells the folder of each destination from others, on every node alike: number of its inode, and when that was made. `None` where it
+/// isn't there.
+pub type Targets = Vec<Option<(u64, String)>>;
+
 /// What a rank must see to work on the same files as the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
@@ -508,8 +512,8 @@ pub struct Proof {
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
-    /// The same of each destination's folder, if it is there.
-    pub targets: Vec<Option<(u64, String)>>,
+    /// The same of each destination's folder.
+    pub targets: Targets,
     /// The same of the folder of `--link-dest`.
     pub link_dest: Option<(u64, String)>,
 }
