@@ -117,6 +117,9 @@ pub struct Sync {
     /// Delete what SRC doesn't have, after all is copied and if nothing went wrong
     #[arg(short = 'D', long)]
     delete: bool,
+    /// Let an empty source empty the destination
+    #[arg(long)]
+    allow_empty_source: bool,
     /// Compare files of one size and time byte by byte
     #[arg(short, long)]
     contents: bool,
@@ -233,11 +236,23 @@ impl Asked {
                 };
                 Ok(with(job, &copying))
             }
-            Asked::Sync(Sync { delete, contents, dryrun, link_dest, copying, common, src, dst, .. }) => {
+            Asked::Sync(Sync {
+                delete,
+                allow_empty_source,
+                contents,
+                dryrun,
+                link_dest,
+                copying,
+                common,
+                src,
+                dst,
+                ..
+            }) => {
                 let roots = vec![beside(&src, &dst, copying.dereference)?];
                 let link_dest = link_dest.map(|dir| link_folder(&dir, &absolute(&dst)?)).transpose()?;
                 let base = base(verb, roots, common);
-                let job = Job { preserve: true, delete, contents, link_dest, dry_run: dryrun, ..base };
+                let base = Job { allow_empty_source, dry_run: dryrun, ..base };
+                let job = Job { preserve: true, delete, contents, link_dest, ..base };
                 Ok(with(job, &copying))
             }
             Asked::Check(Check { lite, common, src, dst, .. }) => {
@@ -280,6 +295,7 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
         direct: false,
         follow: false,
         delete: false,
+        allow_empty_source: false,
         contents: false,
         input: None,
         typed_src: None,

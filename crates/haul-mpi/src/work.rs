@@ -52,6 +52,8 @@ pub struct Job {
     pub follow: bool,
     /// What the source hasn't is deleted.
     pub delete: bool,
+    /// Also if the source holds nothing at all.
+    pub allow_empty_source: bool,
     /// Files of one size and time are compared byte by byte.
     pub contents: bool,
     /// Only what this list names is copied.
