@@ -295,8 +295,7 @@ impl Coordinator {
         let mut first = Vec::new();
         for item in found.linked {
             self.tree.wait(node);
-            let Some(pin) = item.linked else { continue };
-            match self.links.meet(root, pin.ino, node, item) {
+            match self.links.meet(root, node, item) {
                 crate::links::Met::First(item) if self.larges.is_large(&item) => {
                     self.larges.add(root, node, item);
                 }
@@ -450,12 +449,11 @@ impl Coordinator {
 
     /// What waits for the first name of a file.
     fn settle_name(&mut self, root: u16, item: Item, arrived: bool) {
-        let Some(pin) = item.linked else { return };
         if arrived {
-            for (node, name) in self.links.arrived(root, pin.ino, &item.key) {
+            for (node, name) in self.links.arrived(root, &item) {
                 self.to_link.push_back((root, node, item.key.clone(), name));
             }
-        } else if let Some((node, next)) = self.links.failed(root, pin.ino) {
+        } else if let Some((node, next)) = self.links.failed(root, &item) {
             match self.larges.is_large(&next) {
                 true => self.larges.add(root, node, next),
                 false => self.push(Work::Files { root, node, items: vec![next] }),
