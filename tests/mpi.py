@@ -214,6 +214,23 @@ def syncs_checks_and_deletes(make, at):
     assert not os.path.exists(f"{dst}/d2") and not os.path.exists(f"{dst}/big") and os.path.exists(f"{dst}/d1"), text
 
 
+def an_empty_source_empties_nothing_unless_told(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    os.makedirs(src)
+    run(make, 2, "sync", "-D", src, dst)
+    os.makedirs(f"{dst}/dir")
+    write(f"{dst}/dir/x", b"x")
+    write(f"{dst}/precious", b"x")
+    line = f"Refused to delete what is in {dst}: source {src} is empty (--allow-empty-source if that is intended)"
+    for words in (("-n",), ()):
+        text = run(make, 2, "sync", "-D", *words, src, dst, code=23)
+        assert text.count("error: ") == 1 and f"haul-mpi sync: error: {line}\n" in text and "deleted: " not in text, text
+        assert sorted(os.listdir(dst)) == ["dir", "precious"] and os.listdir(f"{dst}/dir") == ["x"]
+    run(make, 2, "sync", src, dst)
+    run(make, 2, "sync", "--delete", "--allow-empty-source", src, dst)
+    assert not os.listdir(dst)
+
+
 def a_link_is_not_taken_for_a_directory(make, at):
     """In the destination, to a directory that is there too: what is in that stays."""
     for name in ["src/bar", "src/foo", "dst/bar"]:
@@ -676,6 +693,26 @@ def a_signal_ends_it_and_the_next_run_goes_on(make, at):
     assert not hidden(dst)
 
 
+def another_directory_of_that_name_is_not_gone_on_with(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    os.makedirs(src)
+    write(f"{src}/README", b"src's")
+    # What can't be copied leaves a job that isn't done.
+    os.symlink("nowhere", f"{src}/dangling")
+    run(make, 2, "dcp", "-L", src, dst, code=1)
+    text = run(make, 2, "dcp", "-L", src, dst, code=1)
+    assert "Goes on with a run of this job" in text and os.listdir(dst) == ["README"], text
+    os.rename(dst, f"{at}/was")
+    os.makedirs(dst)
+    write(f"{dst}/README", b"notes")
+    text = run(make, 2, "dcp", "-L", src, dst, code=1)
+    assert f"Starts anew: {dst} isn't the directory that an unfinished run of this job wrote to" in text and "Goes on" not in text, text
+    with open(f"{dst}/README", "rb") as kept, open(f"{dst}/src/README", "rb") as copied:
+        assert (kept.read(), copied.read()) == (b"notes", b"src's")
+    text = run(make, 2, "dcp", "-L", src, dst, code=1)
+    assert "Goes on with a run of this job" in text and sorted(os.listdir(dst)) == ["README", "src"], text
+
+
 def what_can_not_work_is_refused(make, at):
     src, dst = f"{at}/src", f"{at}/dst"
     os.makedirs(f"{src}/x")
@@ -829,12 +866,14 @@ def wait(event, seconds=20):
     return False
 
 
-TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, a_link_is_not_taken_for_a_directory, links_to_an_earlier_copy, copies_what_a_list_names,
+TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, an_empty_source_empties_nothing_unless_told, a_link_is_not_taken_for_a_directory,
+         links_to_an_earlier_copy, copies_what_a_list_names,
          a_small_file_costs_few_calls, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
-         a_source_that_changes, on_two_nodes, a_signal_ends_it_and_the_next_run_goes_on, what_can_not_work_is_refused, under_slurm]
+         a_source_that_changes, on_two_nodes, a_signal_ends_it_and_the_next_run_goes_on, another_directory_of_that_name_is_not_gone_on_with,
+         what_can_not_work_is_refused, under_slurm]
 # The second MPI is asked what depends on it.
 SECOND = [copies_all_that_rsync_does, a_killed_rank_costs_no_finished_work, a_rank_that_hangs_costs_its_leases,
           ranks_that_hang_in_the_middle_of_directories_lose_no_file, a_job_that_is_suspended_goes_on, what_can_not_work_is_refused,

@@ -117,6 +117,9 @@ pub struct Sync {
     /// Delete what SRC doesn't have, after all is copied and if nothing went wrong
     #[arg(short = 'D', long)]
     delete: bool,
+    /// Let an empty source empty the destination
+    #[arg(long)]
+    allow_empty_source: bool,
     /// Compare files of one size and time byte by byte
     #[arg(short, long)]
     contents: bool,
@@ -206,12 +209,13 @@ impl Asked {
         }
     }
 
-    /// The trees of a `dcp` as they were before DEST was there: an earlier run of the same command may have made it.
+    /// The trees of a `dcp` as they were before DEST was there: an earlier run of the same command may have made it. `None` where it can't
+    /// have: what becomes of a single file is no directory.
     pub fn before(&self) -> Option<Vec<Root>> {
         match self {
-            Asked::Dcp(Dcp { paths, copying, .. }) if paths.len() == 2 => {
-                nested(paths, copying.dereference, false).ok()
-            }
+            Asked::Dcp(Dcp { paths, copying, .. }) if paths.len() == 2 => nested(paths, copying.dereference, false)
+                .ok()
+                .filter(|roots| roots.iter().all(|root| root.one.is_none())),
             _ => None,
         }
     }
@@ -232,11 +236,23 @@ impl Asked {
                 };
                 Ok(with(job, &copying))
             }
-            Asked::Sync(Sync { delete, contents, dryrun, link_dest, copying, common, src, dst, .. }) => {
+            Asked::Sync(Sync {
+                delete,
+                allow_empty_source,
+                contents,
+                dryrun,
+                link_dest,
+                copying,
+                common,
+                src,
+                dst,
+                ..
+            }) => {
                 let roots = vec![beside(&src, &dst, copying.dereference)?];
                 let link_dest = link_dest.map(|dir| link_folder(&dir, &absolute(&dst)?)).transpose()?;
                 let base = base(verb, roots, common);
-                let job = Job { preserve: true, delete, contents, link_dest, dry_run: dryrun, ..base };
+                let base = Job { allow_empty_source, dry_run: dryrun, ..base };
+                let job = Job { preserve: true, delete, contents, link_dest, ..base };
                 Ok(with(job, &copying))
             }
             Asked::Check(Check { lite, common, src, dst, .. }) => {
@@ -279,6 +295,7 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
         direct: false,
         follow: false,
         delete: false,
+        allow_empty_source: false,
         contents: false,
         input: None,
         typed_src: None,
@@ -544,6 +561,30 @@ mod tests {
         assert_eq!(no_remote(Verb::Dcp, OsStr::new("./r:b")), Ok(()));
         assert_eq!(no_remote(Verb::Dcp, OsStr::new("/data/12:30")), Ok(()));
         assert_eq!(no_remote(Verb::Dcp, OsStr::new("runs/12:30")), Ok(()));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    fn a_run_of_before_made_a_directory_of_a_directory_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        ["src", "dst"].iter().for_each(|name| std::fs::create_dir(dir.join(name)).unwrap());
+        std::fs::write(dir.join("f"), "x").unwrap();
+        let before = |src: &str| {
+            let typed = Typed::try_parse_from([
+                OsStr::new("haul-mpi"),
+                OsStr::new("dcp"),
+                dir.join(src).as_ref(),
+                dir.join("dst").as_ref(),
+            ]);
+            match typed.unwrap().command {
+                Command::Job(asked) => asked.before(),
+                Command::Generate(_) => panic!("no job"),
+            }
+        };
+        let root = Root { src: raw(&dir.join("src")), dst: raw(&dir.join("dst")), one: None };
+        assert_eq!(before("src"), Some(vec![root]));
+        assert_eq!(before("f"), None, "it can't become what is a directory by now");
     }
 
     #[test]

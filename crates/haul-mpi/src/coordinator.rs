@@ -64,6 +64,8 @@ pub struct Coordinator {
     /// What the destination alone has; waits until all is copied.
     extra: Stack,
     deleting: bool,
+    /// A name was found in the source.
+    source_has_names: bool,
     /// The last directory of which it was said that nothing is deleted in it.
     spared: Option<u32>,
     links: Links,
@@ -118,6 +120,7 @@ impl Coordinator {
             files: Stack::default(),
             extra: Stack::default(),
             deleting: false,
+            source_has_names: false,
             spared: None,
             links: Links::default(),
             to_link: VecDeque::new(),
@@ -269,6 +272,7 @@ impl Coordinator {
     }
 
     fn found(&mut self, root: u16, node: u32, found: Found) {
+        self.source_has_names |= !self.tree.is_going(node) && (found.files_seen > 0 || !found.dirs.is_empty());
         self.seen.0 += found.files_seen;
         self.seen.1 += found.bytes_seen;
         self.totals += found.totals;
@@ -291,8 +295,7 @@ impl Coordinator {
         let mut first = Vec::new();
         for item in found.linked {
             self.tree.wait(node);
-            let Some(pin) = item.linked else { continue };
-            match self.links.meet(root, pin.ino, node, item) {
+            match self.links.meet(root, node, item) {
                 crate::links::Met::First(item) if self.larges.is_large(&item) => {
                     self.larges.add(root, node, item);
                 }
@@ -446,12 +449,11 @@ impl Coordinator {
 
     /// What waits for the first name of a file.
     fn settle_name(&mut self, root: u16, item: Item, arrived: bool) {
-        let Some(pin) = item.linked else { return };
         if arrived {
-            for (node, name) in self.links.arrived(root, pin.ino, &item.key) {
+            for (node, name) in self.links.arrived(root, &item) {
                 self.to_link.push_back((root, node, item.key.clone(), name));
             }
-        } else if let Some((node, next)) = self.links.failed(root, pin.ino) {
+        } else if let Some((node, next)) = self.links.failed(root, &item) {
             match self.larges.is_large(&next) {
                 true => self.larges.add(root, node, next),
                 false => self.push(Work::Files { root, node, items: vec![next] }),
@@ -541,23 +543,33 @@ impl Coordinator {
             return;
         }
         if self.errors > 0 || self.stopping {
+            let line = "nothing was deleted, since there were errors".to_owned();
+            if self.spare_extra() {
+                self.problems.push(Problem { line, full: false, vanished: false });
+            }
+        } else if !self.source_has_names && !self.job.allow_empty_source {
+            // A file system that isn't mounted looks like that.
+            let Root { src, dst, .. } = &self.job.roots[0];
+            let [src, dst] = [src, dst].map(|path| String::from_utf8_lossy(path));
+            let line = format!(
+                "Refused to delete what is in {dst}: source {src} is empty (--allow-empty-source if that is intended)"
+            );
             self.spare_extra();
+            self.show(vec![Problem { line, full: false, vanished: false }], Vec::new());
         }
         self.deleting = true;
     }
 
-    fn spare_extra(&mut self) {
-        let mut spared = 0u64;
+    /// Leaves what the destination alone has; whether that was anything.
+    fn spare_extra(&mut self) -> bool {
+        let mut spared = false;
         while let Ok(Some(bytes)) = self.extra.pop() {
             if let Ok(Work::Remove { node, .. } | Work::Delete { node, .. }) = rmp_serde::from_slice(&bytes) {
-                spared += 1;
+                spared = true;
                 self.complete(node);
             }
         }
-        if spared > 0 {
-            let line = "nothing was deleted, since there were errors".to_owned();
-            self.problems.push(Problem { line, full: false, vanished: false });
-        }
+        spared
     }
 
     /// The next lease for a rank.

@@ -5,7 +5,7 @@ use crate::{
     files,
     large::LARGE,
     shared::{Held, Sides},
-    work::{Done, Found, Item, Only, Raw, Said, Task, Totals, Verb},
+    work::{Done, Found, Item, Only, Problem, Raw, Said, Task, Totals, Verb},
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use haul_core::{
@@ -38,10 +38,9 @@ struct Look<'a> {
 /// Looks at a directory, or at some names in it.
 pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Option<Key>, only: Option<Only>) -> Done {
     let sides = &shared.sides[usize::from(root)];
-    let (done, found) = (Done::default(), Found::default());
     let fresh = fresh || (key.is_root() && shared.job.dry_run && is_missing(sides).await);
     let told = after.is_some() || only.as_ref().is_some_and(|only| only.more);
-    let mut look = Look { shared, sides, root, fresh, found, bytes: 0, told, done };
+    let mut look = Look::new(shared, root, fresh, told);
     if sides.one.is_some() {
         if !told {
             look.one().await;
@@ -94,7 +93,12 @@ fn is_one_special(src: &Entry, dst: &Entry) -> bool {
     }
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    fn new(shared: &'a Held, root: u16, fresh: bool, told: bool) -> Look<'a> {
+        let sides = &shared.sides[usize::from(root)];
+        Look { shared, sides, root, fresh, found: Found::default(), bytes: 0, told, done: Done::default() }
+    }
+
     /// Makes the directory, also where it turns out to be empty. In a sync that deletes, something else of its name makes way.
     async fn make(&self, key: &Key) -> haul_core::Result<()> {
         if !self.fresh || !self.shared.changes() || key.is_root() {
@@ -152,13 +156,10 @@ impl Look<'_> {
                 match next {
                     None => join.stop(side),
                     Some(listed) => {
-                        if let Listed::Failed { error, .. } = &listed {
-                            self.done.problems.push(self.shared.problem(self.root, key.as_bytes(), error));
-                        }
-                        self.found.unsure |= matches!(listed, Listed::Vanished(_));
+                        self.note(side, key, &listed);
                         if let Err(error) = join.push(side, listed) {
                             let line = format!("{}: {error}", self.shared.path(self.root, key.as_bytes()));
-                            self.done.problems.push(crate::work::Problem { line, full: false, vanished: false });
+                            self.done.problems.push(Problem { line, full: false, vanished: false });
                             return;
                         }
                     }
@@ -175,6 +176,27 @@ impl Look<'_> {
                 Some(Pair::DstUnknown(_)) => {}
             }
             self.tell_if_much();
+        }
+    }
+
+    /// What a listing tells beside names.
+    fn note(&mut self, side: Side, key: &Key, listed: &Listed) {
+        match listed {
+            Listed::Failed { error, .. } => {
+                self.done.problems.push(self.shared.problem(self.root, key.as_bytes(), error));
+            }
+            Listed::Vanished(name) => {
+                self.found.unsure = true;
+                if self.shared.job.verb == Verb::Check {
+                    let root = &self.shared.job.roots[usize::from(self.root)];
+                    let top = if side == Side::Src { &root.src } else { &root.dst };
+                    let [top, name] = [&top[..], name.path()].map(|path| String::from_utf8_lossy(path).into_owned());
+                    let top = top.trim_end_matches('/');
+                    let line = format!("{top}/{name}: vanished while its directory was listed, and was not compared");
+                    self.done.problems.push(Problem { line, full: false, vanished: true });
+                }
+            }
+            Listed::Batch(_) | Listed::End => {}
         }
     }
 
@@ -551,6 +573,28 @@ mod tests {
         let (done, _) = looked(check).await;
         let line = format!("differs: {}", src.join("other").display());
         assert_eq!((done.lines, done.totals.same, done.totals.differ), (vec![line], 1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_check_tells_of_names_that_it_could_not_compare() {
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        std::fs::create_dir(&dst).unwrap();
+        for verb in [Verb::Check, Verb::Sync] {
+            let (shared, _said) = rank(job(verb, &src, &dst)).await;
+            let held = Held::new(&shared, 7);
+            let mut look = Look::new(&held, 0, false, false);
+            for side in [Side::Src, Side::Dst] {
+                look.note(side, &Key::new("d/"), &Listed::Vanished(Key::new("d/name")));
+            }
+            let line = |top: &Path| {
+                let path = top.join("d/name");
+                format!("{}: vanished while its directory was listed, and was not compared", path.display())
+            };
+            let lines = if verb == Verb::Check { vec![line(&src), line(&dst)] } else { vec![] };
+            assert_eq!(look.done.problems.into_iter().map(|problem| problem.line).collect::<Vec<_>>(), lines);
+            assert!(look.found.unsure);
+        }
     }
 
     #[tokio::test]

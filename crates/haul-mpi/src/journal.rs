@@ -1,8 +1,8 @@
-//! What of a job is remembered while it runs, for the next run of the same job: that it was begun, and where its large files are
-//! half written. Lines of JSON in the state folder of the user, which the nodes of a cluster share. The file is there as long as
+//! What of a job is remembered while it runs, for the next run of the same job: into which folders it goes, and where its large files
+//! are half written. Lines of JSON in the state folder of the user, which the nodes of a cluster share. The file is there as long as
 //! the job isn't done.
 
-use crate::work::{Job, Left, Pin, Raw};
+use crate::work::{Job, Left, Pin, Raw, Targets};
 use haul_core::{
     Algo,
     hash::{hash_bytes, to_hex},
@@ -19,6 +19,8 @@ use std::{
 /// One line.
 #[derive(Serialize, Deserialize)]
 enum Line {
+    /// The job goes into these folders. Comes first.
+    Into(Targets),
     /// A large file was begun: tree, key, where, version.
     Begun(u16, Raw, Raw, Pin),
     /// A piece arrived: tree, key, offset, bytes, CRC-64.
@@ -27,7 +29,22 @@ enum Line {
     Ended(u16, Raw),
 }
 
-/// What was left, by tree and inode: of several names of a file any may come first.
+/// What an earlier run of the same job left.
+pub struct Earlier {
+    /// The folders that it went into; empty where it hadn't come so far.
+    targets: Targets,
+    /// Its large files.
+    pub rest: Rest,
+}
+
+impl Earlier {
+    /// Did it go into these folders? A journal is found by their paths alone, and another folder may have got one of these since.
+    pub fn went_into(&self, now: &Targets) -> bool {
+        self.targets == *now && !now.is_empty() && now.iter().all(Option::is_some)
+    }
+}
+
+/// What was left of large files, by tree and inode: of several names of a file any may come first.
 pub type Rest = HashMap<(u16, u64), Left>;
 
 /// Where the journal of a job is.
@@ -53,7 +70,7 @@ impl Journal {
     /// Opens the journal of a job; what an earlier run left, where one was left.
     ///
     /// Errors: one line. Another run of the same job is under way.
-    pub fn open(job: &Job, state: &Path) -> Result<(Journal, Option<Rest>), String> {
+    pub fn open(job: &Job, state: &Path) -> Result<(Journal, Option<Earlier>), String> {
         let path = path(job, state)?;
         let failed = |e: io::Error| format!("{}: {e}", path.display());
         fs::create_dir_all(state).map_err(failed)?;
@@ -64,16 +81,39 @@ impl Journal {
         {
             return Err(format!("another run of this job is under way: its journal is {}", path.display()));
         }
-        let rest = there.then(|| read(&file));
-        Ok((Journal { path, file }, rest))
+        let earlier = there.then(|| read(&file));
+        Ok((Journal { path, file }, earlier))
+    }
+
+    /// Forgets what an earlier run left.
+    ///
+    /// Errors: one line.
+    pub fn clear(&self) -> Result<(), String> {
+        self.file.set_len(0).map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+
+    /// The job goes into these folders. Without this line no run goes on with the job, so it is on the disk before anything is written.
+    ///
+    /// Errors: one line.
+    pub fn goes_into(&mut self, targets: &Targets) -> Result<(), String> {
+        let noted = self.add(&Line::Into(targets.clone())).and_then(|()| self.file.sync_all());
+        noted.map_err(|error| {
+            format!(
+                "{}: {error} (without it a run that is ended can't go on; XDG_STATE_HOME sets another place)",
+                self.path.display()
+            )
+        })
     }
 
     fn write(&mut self, line: &Line) {
-        // A journal that can't be written costs the next run time, and nothing else.
-        if let Ok(mut text) = serde_json::to_vec(line) {
-            text.push(b'\n');
-            let _ = self.file.write_all(&text);
-        }
+        // What can't be written of large files costs the next run time, and nothing else.
+        let _ = self.add(line);
+    }
+
+    fn add(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        self.file.write_all(&text)
     }
 
     /// A large file was begun.
@@ -98,12 +138,14 @@ impl Journal {
     }
 }
 
-fn read(file: &File) -> Rest {
+fn read(file: &File) -> Earlier {
+    let mut targets = Targets::new();
     let mut rest: HashMap<(u16, Raw), Left> = HashMap::new();
     // The last line may be cut: it tells nothing then.
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
     for line in lines.filter_map(|line| serde_json::from_slice::<Line>(&line).ok()) {
         match line {
+            Line::Into(folders) => targets = folders,
             Line::Begun(root, key, token, pin) => {
                 rest.insert((root, key.clone()), Left { key, token, pin, pieces: Vec::new() });
             }
@@ -115,7 +157,7 @@ fn read(file: &File) -> Rest {
             Line::Ended(root, key) => _ = rest.remove(&(root, key)),
         }
     }
-    rest.into_iter().map(|((root, _), left)| ((root, left.pin.ino), left)).collect()
+    Earlier { targets, rest: rest.into_iter().map(|((root, _), left)| ((root, left.pin.ino), left)).collect() }
 }
 
 /// Where journals are: haul's state folder.
@@ -124,4 +166,39 @@ pub fn state() -> PathBuf {
     let env = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = env("XDG_STATE_HOME").or_else(|| env("HOME").map(|home| home.join(".local/state")));
     base.unwrap_or_else(std::env::temp_dir).join("haul").join("mpi")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_those_of_an_earlier_run_only_if_all_are_known_to_be() {
+        let folder = |ino, made: &str| Some((ino, made.to_owned()));
+        let (one, two) = (|| folder(1, "2026-11-27T02:00:00Z"), || folder(2, ""));
+        let went_into = |then: &[Option<(u64, String)>], now: &[Option<(u64, String)>]| {
+            Earlier { targets: then.to_vec(), rest: Rest::new() }.went_into(&now.to_vec())
+        };
+        assert!(went_into(&[one(), two()], &[one(), two()]));
+        // A number is given again where a folder was removed.
+        assert!(!went_into(&[one()], &[folder(1, "2026-11-27T02:00:01Z")]));
+        assert!(!went_into(&[one()], &[two()]));
+        assert!(!went_into(&[one(), two()], &[one()]));
+        assert!(!went_into(&[one(), None], &[one(), None]));
+        assert!(!went_into(&[], &[two()]) && !went_into(&[], &[]));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    fn a_job_whose_folders_can_not_be_noted_does_not_begin() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("journal");
+        fs::write(&path, "").unwrap();
+        let mut journal = Journal { file: File::open(&path).unwrap(), path: path.clone() };
+        let line = format!(
+            "{}: Bad file descriptor (os error 9) (without it a run that is ended can't go on; XDG_STATE_HOME sets another place)",
+            path.display()
+        );
+        assert_eq!(journal.goes_into(&vec![Some((1, String::new()))]), Err(line));
+    }
 }

@@ -5,18 +5,19 @@ use crate::{
     coordinator::{Coordinator, Note},
     crew::Crew,
     input::Names,
-    journal::{self, Journal},
+    journal::{self, Journal, Rest},
     node, overlap,
     rank::{BEAT, LOOP, SAID, SHORTEST, STOP},
     shared::{LONGEST, Shared},
     show,
     wire::{Arrived, Wire},
-    work::{Job, Said, Told, Verb},
+    work::{Job, Root, Said, Told, Verb},
 };
 use jiff::Zoned;
 use std::{
     collections::BTreeSet,
     io::Write as _,
+    path::Path,
     sync::{
         Arc,
         atomic::Ordering,
@@ -65,21 +66,10 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         Err(line) => return refuse(wire, &mut peers, &line),
     };
     let mut kept = None;
-    let mut left = journal::Rest::new();
+    let mut left = Rest::new();
     if matches!(verb, Verb::Dcp | Verb::Sync) && !job.dry_run {
-        // A run that was ended has made DEST, into which SRC would go now.
-        if let Some(roots) = before {
-            let begun = Job { roots, ..job.clone() };
-            if journal::is_left(&begun, &journal::state()) {
-                job = begun;
-            }
-        }
-        match Journal::open(&job, &journal::state()) {
-            Ok((journal, rest)) => {
-                job.resuming = rest.is_some();
-                left = rest.unwrap_or_default();
-                kept = Some(journal);
-            }
+        match runtime.block_on(remember(&mut job, before, &journal::state())) {
+            Ok((journal, rest)) => (kept, left) = (Some(journal), rest),
             Err(line) => return refuse(wire, &mut peers, &line),
         }
     }
@@ -93,6 +83,11 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
             return refuse(wire, &mut peers, &line);
         }
     };
+    if let Some(Err(line)) = kept.as_mut().filter(|_| !job.resuming).map(|kept| kept.goes_into(&made.proof.targets)) {
+        forget(kept, job.resuming);
+        runtime.block_on(made.remove(true));
+        return refuse(wire, &mut peers, &line);
+    }
     let job = Arc::new(job);
     let (began, clock) = (Zoned::now(), Instant::now());
     for rank in 1..wire.size() {
@@ -132,6 +127,43 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
     lead.coordinate(wire, &said);
     drop(said);
     lead.close(wire, &began)
+}
+
+/// Opens the journal of a job, with what an earlier run of it left of large files. Where that run made DEST, into which SRC would go now,
+/// the job's trees become its (`before`).
+///
+/// Errors: one line.
+async fn remember(job: &mut Job, before: Option<Vec<Root>>, state: &Path) -> Result<(Journal, Rest), String> {
+    if let Some(roots) = before.filter(|roots| *roots != job.roots) {
+        let mut begun = Job { roots, ..job.clone() };
+        if journal::is_left(&begun, state) {
+            let (journal, rest) = go_on(&mut begun, state).await?;
+            if begun.resuming {
+                *job = begun;
+                return Ok((journal, rest));
+            }
+            journal.remove();
+        }
+    }
+    go_on(job, state).await
+}
+
+/// Opens a journal. What an earlier run left is gone on with only in the folders that it went into; else it is removed.
+async fn go_on(job: &mut Job, state: &Path) -> Result<(Journal, Rest), String> {
+    let (journal, earlier) = Journal::open(job, state)?;
+    let Some(earlier) = earlier else { return Ok((journal, Rest::new())) };
+    job.resuming = earlier.went_into(&node::targets(job).await);
+    if job.resuming {
+        return Ok((journal, earlier.rest));
+    }
+    if !job.quiet {
+        let all: Vec<_> = job.roots.iter().map(|root| String::from_utf8_lossy(&root.dst)).collect();
+        let of = if all.len() > 1 { "aren't the directories" } else { "isn't the directory" };
+        println!("Starts anew: {} {of} that an unfinished run of this job wrote to", all.join(", "));
+    }
+    node::discard(job, earlier.rest).await;
+    journal.clear()?;
+    Ok((journal, Rest::new()))
 }
 
 impl Peer {
@@ -406,6 +438,97 @@ fn error(verb: Verb, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        shared::tests,
+        work::{Pin, Raw},
+    };
+    use haul_core::Key;
+    use haul_store::WriteSpec;
+    use std::fs;
+
+    const PIN: Pin = Pin { ino: 7, ctime: (1, 2) };
+
+    /// Begins a large file as a job does; its token.
+    async fn half_written(journal: &mut Journal, dst: &Path) -> Vec<u8> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let store = crate::shared::open(dst.as_os_str().as_bytes(), false).unwrap();
+        let spec = WriteSpec { size: Some(9), resumable: true, ..WriteSpec::default() };
+        let upload = store.write(&Key::new("big"), spec).await.unwrap();
+        let token = upload.token().await.unwrap().unwrap();
+        journal.begun(0, &Raw::from("big"), &token.clone().into(), PIN);
+        token
+    }
+
+    #[tokio::test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    async fn a_job_is_gone_on_with_only_in_the_folder_that_it_went_into() {
+        let temp = tempfile::tempdir().unwrap();
+        let [src, dst, state] = ["src", "dst", "state"].map(|name| temp.path().join(name));
+        fs::create_dir(&src).unwrap();
+        let began = Job { quiet: true, ..tests::job(Verb::Dcp, &src, &dst) };
+        // Where DEST is there, SRC goes into it; DEST may have been made by an earlier run.
+        let into = Job { roots: tests::job(Verb::Dcp, &src, &dst.join("src")).roots, ..began.clone() };
+        let open = async |job: &Job| {
+            let mut job = job.clone();
+            let (journal, rest) = remember(&mut job, Some(began.roots.clone()), &state).await.unwrap();
+            (journal, rest, job.roots == began.roots, job.resuming)
+        };
+        let (mut journal, rest, ..) = open(&began).await;
+        assert!(rest.is_empty());
+        fs::create_dir(&dst).unwrap();
+        journal.goes_into(&node::targets(&began).await).unwrap();
+        let token = half_written(&mut journal, &dst).await;
+        drop(journal);
+
+        let (journal, rest, as_begun, resuming) = open(&into).await;
+        assert!(as_begun && resuming && rest[&(0, PIN.ino)].token == token[..]);
+        let line = format!("another run of this job is under way: its journal is {}", state.display());
+        let refused = remember(&mut into.clone(), Some(began.roots.clone()), &state).await.err();
+        assert!(refused.as_deref().is_some_and(|said| said.starts_with(&line)), "{refused:?}");
+        drop(journal);
+
+        // Another folder of that name, with what was half written in the first.
+        let hidden = |dir: &Path| dir.join(std::str::from_utf8(&token).unwrap());
+        fs::rename(&dst, temp.path().join("was")).unwrap();
+        fs::create_dir(&dst).unwrap();
+        fs::copy(hidden(&temp.path().join("was")), hidden(&dst)).unwrap();
+        let (journal, rest, as_begun, resuming) = open(&into).await;
+        assert!(!as_begun && !resuming && rest.is_empty());
+        assert!(!hidden(&dst).exists() && hidden(&temp.path().join("was")).exists());
+        assert!(!journal::is_left(&began, &state), "nothing is gone on with that was discarded");
+        journal.remove();
+
+        // One that doesn't say into which folder it went, as it was ended before.
+        drop(open(&began).await.0);
+        assert!(journal::is_left(&began, &state));
+        let (_, _, as_begun, resuming) = open(&into).await;
+        assert!(!as_begun && !resuming);
+    }
+
+    #[tokio::test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    async fn what_starts_anew_in_a_journal_is_gone_on_with_itself() {
+        let temp = tempfile::tempdir().unwrap();
+        let [src, dst, state] = ["src", "dst", "state"].map(|name| temp.path().join(name));
+        fs::create_dir_all(&dst).unwrap();
+        let job = Job { quiet: true, ..tests::job(Verb::Sync, &src, &dst) };
+        let begin = async || {
+            let mut job = job.clone();
+            let (mut journal, rest) = remember(&mut job, None, &state).await.unwrap();
+            if !job.resuming {
+                journal.goes_into(&node::targets(&job).await).unwrap();
+            }
+            (journal, job.resuming, rest.len())
+        };
+        let (mut journal, ..) = begin().await;
+        half_written(&mut journal, &dst).await;
+        drop(journal);
+        assert!(matches!(begin().await, (_, true, 1)));
+        fs::rename(&dst, temp.path().join("was")).unwrap();
+        fs::create_dir(&dst).unwrap();
+        assert!(matches!(begin().await, (_, false, 0)));
+        assert!(matches!(begin().await, (_, true, 0)), "it knows its own folder, and nothing of the other's files");
+    }
 
     #[test]
     fn a_rank_that_does_not_answer_is_not_waited_for_without_end() {

@@ -1,7 +1,7 @@
 //! Names of one file, found by any rank in any order: the first goes as a file, the others wait for it and become links. One map
 //! at the coordinator, of inodes with several names only.
 
-use crate::work::{Item, Raw};
+use crate::work::{Item, Pin, Raw};
 use std::collections::HashMap;
 
 /// What becomes of a name.
@@ -19,19 +19,28 @@ enum State {
     There(Raw),
 }
 
-/// Files by tree and inode.
+/// A version of a file: tree, inode, time of modification, size. An inode that was removed may be another file's by the time that its
+/// next name is found. Where it is the same file after all that changed meanwhile, there are two copies of it until the next sync.
+type File = (u16, Pin, (i64, u32), u64);
+
+fn file(root: u16, item: &Item) -> Option<File> {
+    Some((root, item.linked?, item.mtime, item.size))
+}
+
+/// All that have several names.
 #[derive(Default)]
 pub struct Links {
-    files: HashMap<(u16, u64), State>,
+    files: HashMap<File, State>,
     waiting: u64,
 }
 
 impl Links {
     /// A name was found in this directory.
-    pub fn meet(&mut self, root: u16, ino: u64, node: u32, item: Item) -> Met {
-        match self.files.get_mut(&(root, ino)) {
+    pub fn meet(&mut self, root: u16, node: u32, item: Item) -> Met {
+        let Some(file) = file(root, &item) else { return Met::First(item) };
+        match self.files.get_mut(&file) {
             None => {
-                self.files.insert((root, ino), State::Coming(Vec::new()));
+                self.files.insert(file, State::Coming(Vec::new()));
                 Met::First(item)
             }
             Some(State::Coming(waiting)) => {
@@ -46,8 +55,9 @@ impl Links {
     }
 
     /// The first is there: those that waited.
-    pub fn arrived(&mut self, root: u16, ino: u64, name: &Raw) -> Vec<(u32, Item)> {
-        match self.files.insert((root, ino), State::There(name.clone())) {
+    pub fn arrived(&mut self, root: u16, item: &Item) -> Vec<(u32, Item)> {
+        let Some(file) = file(root, item) else { return Vec::new() };
+        match self.files.insert(file, State::There(item.key.clone())) {
             Some(State::Coming(waiting)) => {
                 self.waiting -= waiting.len() as u64;
                 waiting
@@ -57,13 +67,14 @@ impl Links {
     }
 
     /// The first did not arrive: the one that takes its place.
-    pub fn failed(&mut self, root: u16, ino: u64) -> Option<(u32, Item)> {
-        if let Some(State::Coming(waiting)) = self.files.get_mut(&(root, ino)) {
+    pub fn failed(&mut self, root: u16, item: &Item) -> Option<(u32, Item)> {
+        let file = file(root, item)?;
+        if let Some(State::Coming(waiting)) = self.files.get_mut(&file) {
             if let Some(next) = waiting.pop() {
                 self.waiting -= 1;
                 return Some(next);
             }
-            self.files.remove(&(root, ino));
+            self.files.remove(&file);
         }
         None
     }
@@ -71,5 +82,34 @@ impl Links {
     /// True while a name waits.
     pub fn is_waiting(&self) -> bool {
         self.waiting > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::Task;
+
+    fn name(key: &str, ctime: i64, size: u64) -> Item {
+        let linked = Some(Pin { ino: 5, ctime: (ctime, 0) });
+        let (kind, mtime, pin, on_root, task) = (haul_core::Kind::File, (1, 2), linked, true, Task::Copy);
+        Item { key: Raw::from(key), kind, size, mtime, pin, on_root, task, linked }
+    }
+
+    #[test]
+    fn an_inode_that_has_become_another_file_is_one() {
+        let mut links = Links::default();
+        assert!(matches!(links.meet(0, 1, name("a", 7, 10)), Met::First(_)));
+        assert!(matches!(links.meet(0, 1, name("b", 7, 10)), Met::Waits));
+        let others = [name("changed", 8, 10), name("other", 8, 11)];
+        for (number, other) in others.iter().enumerate() {
+            assert!(matches!(links.meet(0, 1, other.clone()), Met::First(_)), "{number}");
+            assert!(links.arrived(0, other).is_empty(), "nobody waits for it");
+        }
+        assert!(links.is_waiting());
+        let waited = links.arrived(0, &name("a", 7, 10));
+        assert_eq!(waited.iter().map(|(_, item)| item.key.clone()).collect::<Vec<_>>(), [Raw::from("b")]);
+        let Met::Ready(to, _) = links.meet(0, 1, name("more", 8, 11)) else { panic!("its file is there") };
+        assert_eq!((to, links.is_waiting()), (Raw::from("other"), false));
     }
 }

@@ -2,8 +2,9 @@
 //! see the same files.
 
 use crate::{
+    journal::Rest,
     shared::LONGEST,
-    work::{Job, Proof, Raw, Root},
+    work::{Job, Left, Proof, Raw, Root, Targets},
 };
 use haul_core::Key;
 use haul_store::{Payload, WriteSpec, late};
@@ -191,12 +192,25 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
 }
 
 /// What tells the destinations that are there from other folders.
-async fn targets(job: &Job) -> Vec<Option<(u64, String)>> {
+pub async fn targets(job: &Job) -> Targets {
     let mut targets = Vec::new();
     for root in &job.roots {
         targets.push(folder_pin(&root.dst, false, &Key::new("")).await.ok());
     }
     targets
+}
+
+/// Removes what an earlier run left half written. It is hidden: what can't be removed is in nobody's way.
+pub async fn discard(job: &Job, left: Rest) {
+    for ((root, _), Left { key, token, .. }) in left {
+        let Some(Root { dst, one, .. }) = job.roots.get(usize::from(root)) else { continue };
+        let key = one.as_ref().map_or(&key, |(_, to)| to);
+        if let Ok(dst) = crate::shared::open(dst, false)
+            && let Some(resumable) = dst.resumable()
+        {
+            let _ = resumable.discard(&Key::new(key), &token).await;
+        }
+    }
 }
 
 /// Looks whether this rank sees what rank 0 sees.

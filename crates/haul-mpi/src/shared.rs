@@ -404,6 +404,7 @@ pub(crate) mod tests {
             direct: false,
             follow: false,
             delete: false,
+            allow_empty_source: false,
             contents: false,
             input: None,
             typed_src: None,

@@ -109,6 +109,7 @@ impl World {
                 self.unsure.insert(dir.to_vec());
             }
             found.last = Some(key.clone());
+            found.files_seen += u64::from(file.is_some());
             match file {
                 Some(file) if file.linked.is_some() => found.linked.push(file),
                 Some(file) if file.size >= LARGE => found.large.push(file),
@@ -122,9 +123,12 @@ impl World {
             }
         }
         let own = std::mem::take(&mut found.files);
-        if told || (Found { last: None, ..found.clone() }) != Found::default() {
+        let seen = Found { files_seen: found.files_seen, ..Found::default() };
+        if told || (Found { last: None, ..found.clone() }) != seen {
             found.own = own.clone();
             steps.push(Step::Say(Box::new(Said::Found(lease, found))));
+        } else if seen != Found::default() {
+            steps.push(Step::Say(Box::new(Said::Found(lease, seen))));
         }
         // Its rank was stopped, or not heard, before the end of them.
         let undone = chance.below(5) == 0;
@@ -234,7 +238,10 @@ fn play(seed: u64, failing: bool) {
     let pin = Pin { ino: 99, ctime: (0, 0) };
     let left = Left { key: Raw::from("gone"), token: Raw::from("gone#"), pin, pieces: vec![(0, 1, 1)] };
     world.partial.insert(left.token.to_vec());
-    let mut state = Coordinator::new(Arc::new(job(Verb::Sync, true)), RANKS * 2, Rest::from([((0, 99), left)]), None);
+    // A source that holds something is never taken for an empty one.
+    let allow_empty_source = world.dirs.values().all(|(dirs, files)| dirs.is_empty() && files.is_empty());
+    let job = Arc::new(Job { allow_empty_source, ..job(Verb::Sync, true) });
+    let mut state = Coordinator::new(job, RANKS * 2, Rest::from([((0, 99), left)]), None);
     let mut under_way: Vec<(usize, VecDeque<Step>)> = Vec::new();
     let (mut silent, mut mute, mut hung) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
     let (mut holders, mut told_unsure) = (BTreeMap::new(), BTreeSet::new());
@@ -391,6 +398,39 @@ fn what_is_told_of_a_piece_is_not_done_again() {
     state.take(2, Said::Done(lease, Done { crc: Some(8), totals, ..Done::default() }));
     assert_eq!(state.notes.last(), Some(&Note::Piece(0, Raw::from("large"), (1000, rest, 8))));
     assert_eq!(state.totals.bytes, len);
+}
+
+#[test]
+fn an_empty_source_empties_nothing_unless_told() {
+    let names = |names: &[&str]| names.iter().map(|name| Raw::from(*name)).collect::<Vec<_>>();
+    let extra = || Found { extra: names(&["x", "y/"]), ..Found::default() };
+    let play = |allow_empty_source, dry_run, found: Vec<Found>| {
+        let job = Job { allow_empty_source, dry_run, ..job(Verb::Sync, true) };
+        let mut state = Coordinator::new(Arc::new(job), 4, Rest::new(), None);
+        let (look, _) = state.next(0).unwrap();
+        found.into_iter().for_each(|found| state.take(0, Said::Found(look, found)));
+        state.take(0, Said::Done(look, Done::default()));
+        let mut deletes = 0;
+        while let Some((lease, work)) = state.next(0) {
+            deletes += usize::from(matches!(work, Work::Delete { .. } | Work::Remove { .. }));
+            state.take(0, Said::Done(lease, Done::default()));
+        }
+        assert!(state.is_done());
+        (deletes, state.problems.into_iter().map(|problem| problem.line).collect::<Vec<_>>(), state.errors)
+    };
+    let line = "Refused to delete what is in /d: source /s is empty (--allow-empty-source if that is intended)";
+    for dry_run in [false, true] {
+        assert_eq!(play(false, dry_run, vec![extra()]), (0, vec![line.to_owned()], 1));
+    }
+    let deleted = || (2, vec![], 0);
+    assert_eq!(play(true, false, vec![extra()]), deleted());
+    // A file that is the same already, a directory, and what was told before.
+    assert_eq!(play(false, false, vec![Found { files_seen: 1, ..extra() }]), deleted());
+    let dir = || Found { dirs: vec![(Raw::from("d/"), false)], ..Found::default() };
+    assert_eq!(play(false, false, vec![Found { extra: extra().extra, ..dir() }]), deleted());
+    assert_eq!(play(false, false, vec![dir(), extra()]), deleted());
+    // Where nothing would be deleted nothing is refused.
+    assert_eq!(play(false, false, vec![]), (0, vec![], 0));
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub struct Job {
     pub follow: bool,
     /// What the source hasn't is deleted.
     pub delete: bool,
+    /// Also if the source holds nothing at all.
+    pub allow_empty_source: bool,
     /// Files of one size and time are compared byte by byte.
     pub contents: bool,
     /// Only what this list names is copied.
@@ -501,6 +503,10 @@ pub enum Said {
     Bye,
 }
 
+/// Tells the folder of each destination from others, on every node alike: number of its inode, and when that was made. `None` where it
+/// isn't there.
+pub type Targets = Vec<Option<(u64, String)>>;
+
 /// What a rank must see to work on the same files as the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
@@ -508,8 +514,8 @@ pub struct Proof {
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
-    /// The same of each destination's folder, if it is there.
-    pub targets: Vec<Option<(u64, String)>>,
+    /// The same of each destination's folder.
+    pub targets: Targets,
     /// The same of the folder of `--link-dest`.
     pub link_dest: Option<(u64, String)>,
 }
