@@ -125,6 +125,8 @@ fn open_inplace(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
             answer => answer.map(|file| (file, true)),
         }
     })?;
+    // It is at its name from now on, which may be another's that came in this run.
+    local.made.publish((OP, key), (&dir, key.name()), || Ok(()))?;
     let place = Place { dir, file: Arc::new(File::from(file)), temp: None, created };
     if !meta::facts(&place.file, meta::FACTS).is_ok_and(|st| regular(&st)) {
         return Err(in_the_way());

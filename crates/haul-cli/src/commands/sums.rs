@@ -130,10 +130,14 @@ fn parse(algo: Algo, text: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         if line.trim_ascii().is_empty() || line.starts_with(b"#") {
             continue;
         }
-        match read(algo, line) {
-            Some((value, name)) => sums.insert(name, value),
-            None => bail!("line {} of the file of hashes isn't a {algo} hash and a name", at + 1),
+        let Some((value, name)) = read(algo, line) else {
+            bail!("line {} of the file of hashes isn't a {algo} hash and a name", at + 1);
         };
+        if sums.get(&name).is_some_and(|before| *before != value) {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            bail!("line {} of the file of hashes has another {algo} hash of {name} than a line before", at + 1);
+        }
+        sums.insert(name, value);
     }
     Ok(sums)
 }
@@ -217,6 +221,11 @@ mod tests {
             let message = parse(Algo::Crc32, text.as_bytes()).unwrap_err().to_string();
             assert_eq!(message, format!("line {line} of the file of hashes isn't a crc32 hash and a name"));
         }
+        // Several lists in one: twice the same is once.
+        let twice = parse(Algo::Crc32, b"00000001  a\n00000001  a\n").unwrap();
+        assert_eq!(twice.len(), 1);
+        let message = parse(Algo::Crc32, b"00000001  a\n00000002  a\n").unwrap_err().to_string();
+        assert_eq!(message, "line 2 of the file of hashes has another crc32 hash of a than a line before");
     }
 
     #[test]

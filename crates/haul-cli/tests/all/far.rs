@@ -101,6 +101,31 @@ fn many_small_files_cost_one_request() {
     }
 }
 
+/// Written in place, a file is kept before its first byte goes, and what is another file there too isn't written through it.
+#[test]
+fn what_is_written_in_place_there_costs_nothing_that_is_kept() {
+    let lab = lab("exec HAUL far");
+    let there = far(&lab, "there");
+    let (old, new) = (noise(1, 2 << 20), noise(2, (2 << 20) + 5));
+    for run in [&["copy", "--inplace", "--suffix=~"][..], &["rsync", "-rt", "--inplace", "--backup"]] {
+        write(&lab.path("src/large"), &new, TIME);
+        write(&lab.path("there/large"), &old, TIME - 1_000_000_000);
+        lab.haul(&[run, &["@src/", &format!("{there}/")]].concat()).ok();
+        assert!(fs::read(lab.path("there/large~")).expect("kept") == old, "{run:?}");
+        assert!(fs::read(lab.path("there/large")).expect("there") == new, "{run:?}");
+    }
+    for run in [&["move", "--inplace"][..], &["rsync", "-a", "--inplace", "--remove-source-files"]] {
+        write(&lab.path("two/x"), b"11", TIME);
+        write(&lab.path("two/y"), b"222", TIME);
+        let _ = fs::remove_dir_all(lab.path("one"));
+        write(&lab.path("one/x"), b"1", TIME);
+        fs::hard_link(lab.path("one/x"), lab.path("one/y")).expect("linked");
+        lab.haul(&[run, &["@two/", &format!("{}/", far(&lab, "one"))]].concat()).ok();
+        let arrived = ["one/x", "one/y"].map(|name| fs::read(lab.path(name)).expect("there"));
+        assert_eq!(arrived, [b"11".to_vec(), b"222".to_vec()], "{run:?}");
+    }
+}
+
 /// What goes wrong with one of many costs no other, and is told of that one.
 #[test]
 fn of_many_small_files_one_that_fails_fails_alone() {

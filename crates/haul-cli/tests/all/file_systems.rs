@@ -312,6 +312,40 @@ fn two_names_that_are_one_at_the_destination_are_an_error() {
     lab.haul(&["copy", "-aH", "@dev", "@win/dev"]).ok();
 }
 
+/// A move loses neither of two files whose names are one at the destination, by whatever way that is reached.
+#[test]
+fn two_names_that_are_one_there_lose_no_source() {
+    let lab = Lab::new(HAUL);
+    let Some(disk) = windows(&lab, "mkfs.ntfs", &["lowntfs-3g", "-o", "ignore_case"], false) else { return };
+    fs::write(lab.config(), format!("[far]\ntype = far\ncommand = exec {HAUL} far\n")).unwrap();
+    let sftp = Path::new("/usr/lib/openssh/sftp-server");
+    let by_sftp = format!(":sftp,ssh='sh -c {}':", sftp.display());
+    let ways = [("", true), ("far:", true), (&by_sftp[..], sftp.exists())];
+    for (number, (way, _)) in ways.iter().enumerate().filter(|(_, (_, there))| *there) {
+        for (again, more) in [&[][..], &["--inplace"]].into_iter().enumerate() {
+            let (src, to) = (lab.path("src"), disk.0.join(format!("{number}-{again}")));
+            let _ = fs::remove_dir_all(&src);
+            for (name, text) in [("File", "AAAA"), ("file", "bb"), ("Dir/x", "c"), ("dir/X", "dd")] {
+                write(&src.join(name), text.as_bytes(), TIME);
+            }
+            let ran = lab.haul(&[&["move", "@src", &format!("{way}{}", to.display())], more].concat());
+            assert_ne!(ran.code, 0, "{way} {more:?}: {}", ran.err);
+            let all = [&src, &to].map(|folder| folder::files(&folder::read(folder)));
+            let mut texts: Vec<Vec<u8>> =
+                [&src, &to].iter().flat_map(|at| contents(at)).filter(|text| !text.is_empty()).collect();
+            texts.sort();
+            texts.dedup();
+            assert_eq!(texts, [&b"AAAA"[..], b"bb", b"c", b"dd"], "{way} {more:?}: {all:?}, {}", ran.err);
+        }
+    }
+}
+
+/// What all files in a folder hold.
+fn contents(folder: &Path) -> Vec<Vec<u8>> {
+    let files = folder::files(&folder::read(folder)).into_keys();
+    files.map(|name| fs::read(folder.join(name)).unwrap()).collect()
+}
+
 /// File systems in user space may set no time at all when one of two is left out, and make a file of what they can't make.
 #[test]
 fn exfat_gets_times_and_says_what_it_does_not_take() {

@@ -1,6 +1,9 @@
 //! What flags say is to stay stays, whatever the command: backups, files that exist, what changed since it was listed.
 
-use haul_testkit::{folder::write, lab::Lab};
+use haul_testkit::{
+    folder::write,
+    lab::{Lab, until},
+};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
@@ -138,4 +141,95 @@ fn the_only_file_is_no_duplicate_of_a_link_to_it() {
         lab.haul(&[&["dedupe", "--by-hash", "first", "@d"], more].concat()).ok();
         assert_eq!(text(&lab.path("d/alias")), "content", "{more:?}");
     }
+}
+
+/// Through memory, where a store doesn't copy by itself: the backup must be there before the first byte is overwritten.
+#[test]
+fn what_is_written_in_place_is_kept_before() {
+    let lab = Lab::new(HAUL);
+    let large = "old content ".repeat(300_000);
+    let through_memory: [&[&str]; 3] = [
+        &["copy", "--inplace", "--suffix=~", "--bwlimit=500M", "@s", "@d"],
+        &["sync", "--inplace", "--backup-dir=@b", "--bwlimit=500M", "@s", "@d"],
+        &["rsync", "-rt", "--inplace", "--backup", "--bwlimit=500m", "@s/", "@d/"],
+    ];
+    for run in through_memory {
+        for (name, old) in [("small", "old"), ("large", &large[..])] {
+            write(&lab.path(&format!("s/{name}")), old.replace("old", "newer").as_bytes(), TIME);
+            write(&lab.path(&format!("d/{name}")), old.as_bytes(), TIME - 1_000_000_000);
+        }
+        lab.haul(run).ok();
+        for (name, old) in [("small", "old"), ("large", &large[..])] {
+            let kept = [format!("d/{name}~"), format!("b/{name}")].map(|path| lab.path(&path));
+            let kept = kept.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("no backup: {run:?}"));
+            assert!(text(kept) == old, "{run:?} {name}");
+            assert!(text(&lab.path(&format!("d/{name}"))) == old.replace("old", "newer"), "{run:?} {name}");
+        }
+        fs::remove_dir_all(lab.path("d")).unwrap();
+        let _ = fs::remove_dir_all(lab.path("b"));
+    }
+}
+
+#[test]
+fn what_comes_to_the_destination_meanwhile_is_kept_too() {
+    for more in [&["--backup-dir=@b"][..], &["--suffix=.old"], &["--backup-dir=@b", "--bwlimit=4M:off"]] {
+        let lab = Lab::new(HAUL);
+        write(&lab.path("s/a"), &vec![7; 8 << 20], TIME);
+        write(&lab.path("s/zz"), b"new", TIME);
+        let args = ["copy", "--bwlimit=4M", "--transfers=1", "--order-by=name,ascending", "@s", "@d"];
+        let child = lab.start(&[&args[..], more].concat());
+        assert!(until(|| fs::read_dir(lab.path("d")).is_ok_and(|names| names.count() > 0)), "nothing came");
+        write(&lab.path("d/zz"), b"my work of today", TIME);
+        lab.end(child).ok();
+        let kept = [lab.path("b/zz"), lab.path("d/zz.old")].into_iter().find(|path| path.exists());
+        assert_eq!(kept.map(|path| text(&path)).as_deref(), Some("my work of today"), "{more:?}");
+        assert_eq!(text(&lab.path("d/zz")), "new");
+    }
+}
+
+/// Where a symlink can't make way for a directory, nothing goes through it.
+#[test]
+fn nothing_is_written_through_a_link_that_stays() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("s/id/y"), b"new", TIME);
+    write(&lab.path("d/real/y"), b"PRECIOUS", TIME);
+    symlink("real", lab.path("d/id")).unwrap();
+    // In the place of the backup.
+    write(&lab.path("d/id~/x"), b"x", TIME);
+    lab.haul(&["rsync", "-rlt", "-b", "@s/", "@d/"]).code(23);
+    assert_eq!(text(&lab.path("d/real/y")), "PRECIOUS");
+}
+
+#[test]
+fn sizes_alone_are_said_to_be_compared() {
+    let lab = Lab::new(HAUL);
+    let password = lab.haul(&["obscure", "of this test"]).ok().out;
+    let secret = format!(":crypt,remote='{}',password={}:", lab.path("c").display(), password.trim());
+    write(&lab.path("s/f"), b"content", TIME);
+    lab.haul(&["copy", "@s", &secret]).ok();
+    write(&lab.path("s/f"), b"CONTENT", TIME + 5_000_000_000);
+    let ran = lab.haul(&["copy", "--checksum", "@s", &secret]).ok();
+    assert!(ran.err.contains("no hash in common, so files of one size count as the same"), "{}", ran.err);
+    let ran = lab.haul(&["copy", "--checksum", "@s", "@plain"]).ok();
+    assert!(!ran.err.contains("in common"), "{}", ran.err);
+}
+
+#[test]
+fn a_closed_terminal_ends_a_run_as_ctrl_c_does() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("s/a"), &vec![7; 8 << 20], TIME);
+    let start = |ignores: bool| {
+        let trap = if ignores { "trap '' HUP; " } else { "" };
+        let run = format!("{trap}exec \"$0\" copy --bwlimit 4M s d");
+        let mut command = lab.command(Path::new("sh"));
+        let child = command.arg("-c").arg(run).arg(HAUL).current_dir(lab.path("")).spawn().unwrap();
+        assert!(until(|| fs::read_dir(lab.path("d")).is_ok_and(|names| names.count() > 0)), "nothing came");
+        std::process::Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
+        child
+    };
+    let ended = start(false).wait().unwrap();
+    assert_eq!(ended.code(), Some(130));
+    assert_eq!(names(&lab.path("d")), [""; 0], "nothing half is left");
+    assert_eq!(start(true).wait().unwrap().code(), Some(0), "nohup outlives its terminal");
+    assert_eq!(names(&lab.path("d")), ["a"]);
 }

@@ -46,6 +46,7 @@ impl Executor {
                 let others: Vec<Key> = of_name(&self.cx.dst, src.key.path()).collect();
                 let cleared = join_all(others.iter().map(|other| self.clear_file(other))).await;
                 if let Some(error) = cleared.into_iter().find_map(Result::err) {
+                    self.close(src.key);
                     return self.ledger.error(error);
                 }
             }

@@ -87,6 +87,8 @@ pub(crate) struct Executor {
     delayed: delayed::Delayed,
     /// Symlinks that are to make way.
     in_the_way: tokio::sync::Mutex<way::InTheWay>,
+    /// Directories in whose place something else stays.
+    closed: std::sync::Mutex<Vec<Key>>,
     /// What is said where there is no room.
     full: full::Full,
     /// Large files go to whoever holds these, if he wants them.
@@ -123,6 +125,7 @@ impl Executor {
             starts: Starts::new(&job.limits),
             delayed: delayed::Delayed::default(),
             in_the_way: tokio::sync::Mutex::default(),
+            closed: std::sync::Mutex::default(),
             reins: None,
         }
     }

@@ -48,6 +48,16 @@ impl Executor {
         })
     }
 
+    /// Notes that something that stays has the place of a directory: nothing may be written below its name, as that may be a symlink.
+    pub(super) fn close(&self, dir: Key) {
+        self.closed.lock().unwrap_or_else(|e| e.into_inner()).push(dir);
+    }
+
+    fn is_closed(&self, to: &Key) -> bool {
+        let closed = self.closed.lock().unwrap_or_else(|e| e.into_inner());
+        closed.iter().any(|dir| to.as_bytes().starts_with(dir.as_bytes()))
+    }
+
     /// Notes a symlink of the destination at the name of a directory that only the source has, where that is to make way.
     pub(super) async fn note_link(&self, dir: &Key) {
         if self.links_make_way() && !self.planner.is_new(&dir.parent()) && self.is_link(dir).await {
@@ -73,6 +83,10 @@ impl Executor {
     ///
     /// Errors: those of deleting; `Exists` where one must stay. Then nothing may be written there.
     pub(super) async fn make_way(&self, to: &Key) -> Result<bool> {
+        if self.is_closed(to) {
+            let message = "what the destination has in the place of its directory could not be removed";
+            return Err(Error::new(ErrorKind::Exists, "write", message).with_key(to));
+        }
         if !self.links_make_way() {
             return Ok(false);
         }

@@ -37,13 +37,16 @@ use haul_core::{
     attributes::{Differs, Unkept, What, Why},
     compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::LeftOut,
-    job::{Job, Verb},
+    job::{CompareBy, Job, Verb},
     join::Pair,
     plan::{self, Action, Step},
     refine,
 };
 pub(crate) use kinds::no_way;
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 pub use steps::{Steps, plan};
 
 /// Decides what to do about each key.
@@ -75,6 +78,8 @@ pub(crate) struct Planner {
     apart: tokio::sync::Mutex<bool>,
     /// Which names the source has, where it isn't here.
     names: source_names::SourceNames,
+    /// It was said that content can't be compared.
+    said_by_size: AtomicBool,
     /// What may pause the walk, and hears how far it came.
     reins: Option<Reins>,
 }
@@ -176,6 +181,7 @@ impl Planner {
             dying: Mutex::default(),
             apart: tokio::sync::Mutex::default(),
             names: source_names::SourceNames::default(),
+            said_by_size: AtomicBool::new(false),
             reins: None,
         }
     }
@@ -482,6 +488,7 @@ impl Planner {
             let listed = dst.clone();
             match run.verdict(&mut src, &mut dst).await {
                 Ok(verdict) => {
+                    run.say_by_size(verdict);
                     // Neither what only the index said nor a time that was made up here is news.
                     if dst != listed && !run.job.compare.server_mtime {
                         run.index.saw(&dst);
@@ -494,6 +501,16 @@ impl Planner {
             }
         };
         checks.spawn(&self.ledger, Box::pin(check)).await;
+    }
+
+    /// Says once that a file counts as the same by its size alone, though content was to be compared.
+    fn say_by_size(&self, verdict: Verdict) {
+        let by_size = verdict == Verdict::Same(Reason::Size) && self.job.compare.by == CompareBy::Checksum;
+        if by_size && !self.said_by_size.swap(true, Ordering::Relaxed) {
+            let text =
+                "--checksum: source and destination have no hash in common, so files of one size count as the same";
+            self.ledger.notice(None, text);
+        }
     }
 
     /// Compares devices and the like by their kind, and everything else with [`decide::verdict`].

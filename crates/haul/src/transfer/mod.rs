@@ -307,6 +307,7 @@ impl Mover {
     ///
     /// Errors: the last attempt's, with the source's key. `Cancelled` when the job was stopped.
     pub async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
+        self.ask_names(order).await;
         let mut src = order.src.clone();
         if !src.sized {
             // How it goes depends on how long it is.
@@ -447,8 +448,11 @@ impl Mover {
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
         // So are two names where a symlink of the destination stays.
         let two_names = self.job.moves() || self.job.links.keep_dirlinks;
-        let move_to_disk = two_names && caps.files && self.job.listing.lookup != Lookup::Never;
-        let never_replace = self.job.existing.ignore || self.job.existing.immutable || move_to_disk;
+        let disk = caps.files || caps.set_dir_mtime;
+        let move_to_disk = two_names && disk && self.job.listing.lookup != Lookup::Never;
+        // What comes there meanwhile is to be kept first.
+        let never_replace =
+            self.job.existing.ignore || self.job.existing.immutable || move_to_disk || self.backup.is_on();
         // Where files wait for their names, what is there is what an earlier run left; a move has removed that.
         let waits = self.job.write.publish == Publish::AtEnd;
         let conditional = never_replace && order.replaced.is_none() && caps.conditional && (!waits || move_to_disk);
@@ -475,9 +479,25 @@ impl Mover {
     /// those may be other files at the source.
     fn writes_in_place(&self, order: &Order) -> bool {
         let names = |there: &Entry| there.posix.as_ref().map_or(1, |posix| posix.nlink);
-        let shared =
-            self.job.attributes.keep.hard_links && order.replaced.as_ref().is_some_and(|there| names(there) > 1);
+        let shared = self.minds_names() && order.replaced.as_ref().is_some_and(|there| names(there) > 1);
         self.job.write.publish == Publish::InPlace && !shared
+    }
+
+    /// What is written into one name of a file would be in the others, which may be other files at the source: those are to stay apart,
+    /// or the source is deleted.
+    fn minds_names(&self) -> bool {
+        self.job.attributes.keep.hard_links || self.job.moves()
+    }
+
+    /// Finds out how many names a file has that is to be written in place, where that counts and no listing told it.
+    async fn ask_names(&self, order: &mut Order) {
+        if self.job.write.publish == Publish::InPlace
+            && self.minds_names()
+            && let Some(there) = order.replaced.as_mut().filter(|there| there.posix.is_none())
+            && let Ok(now) = self.cx.dst.stat(&there.key).await
+        {
+            there.posix = now.posix;
+        }
     }
 
     /// True where a file is to have the permissions of the one that it replaces, and that goes to where backups are.
@@ -516,6 +536,12 @@ impl Mover {
     ) -> Result<Arrived> {
         let Open { source, target, delta } = open;
         let facts = source.facts.clone();
+        if self.writes_in_place(order)
+            && let Err(error) = self.keep_replaced(order).await
+        {
+            // Nothing is written yet.
+            return Err(self.give_up(target.upload, target.track, error).await);
+        }
         let bytes = async {
             match &delta {
                 Some(delta) => delta::pump(self, source, &target, delta, count).await,
