@@ -277,7 +277,26 @@ fn flags_to_keep(ctx: &Context) -> Result<Vec<String>> {
     let words = journal::words(&kept.words).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let words = words.map_err(|_| usage("a job can't hold flags that aren't UTF-8"))?;
     let own = |word: &String| ["--at=", "--shards=", "--split-files-from="].iter().any(|own| word.starts_with(own));
-    Ok(words.into_iter().take_while(|word| word != "--").filter(|word| word.starts_with("--") && !own(word)).collect())
+    let kept = words.into_iter().take_while(|word| word != "--");
+    kept.filter(|word| word.starts_with("--") && !own(word)).map(flag_anywhere).collect()
+}
+
+/// Flags that name what `anywhere` takes.
+const PLACES: [&str; 3] = ["--backup-dir", "--compare-dest", "--copy-dest"];
+/// Flags that name files of the machine.
+const FILES: [&str; 4] = ["--ca-cert", "--client-cert", "--client-key", "--config"];
+
+/// A flag with its value, so that it means the same in every worker's directory.
+fn flag_anywhere(word: String) -> Result<String> {
+    let Some((flag, value)) = word.split_once('=').filter(|(_, value)| !value.is_empty()) else { return Ok(word) };
+    // `~/` is each machine's own home.
+    if FILES.contains(&flag) && !value.starts_with("~/") {
+        let path = std::path::absolute(value)?.into_os_string().into_string();
+        return path
+            .map(|path| format!("{flag}={path}"))
+            .map_err(|_| usage("a job can't hold a name that isn't UTF-8"));
+    }
+    if PLACES.contains(&flag) { Ok(format!("{flag}={}", anywhere(OsStr::new(value))?)) } else { Ok(word) }
 }
 
 /// Refuses what needs one process that sees all of the job.

@@ -388,6 +388,32 @@ fn a_worker_of_a_job_that_was_purged_does_nothing_of_the_next_one_in_its_directo
 }
 
 #[test]
+fn directories_in_flags_are_those_of_where_the_job_was_created() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("A/new"), b"new", 1);
+    folder::write(&lab.path("A/known"), b"known", 1);
+    folder::write(&lab.path("before/known"), b"known", 1);
+    folder::write(&lab.path("dst/new"), b"replaced", 1);
+    folder::write(&lab.path("dst/extra"), b"deleted", 1);
+    fs::create_dir(lab.path("elsewhere")).unwrap();
+    let flags = ["--backup-dir=bak", "--compare-dest=before", "--copy-dest=before", "--client-cert=own.pem"];
+    let line = [&["fleet", "create", "--sync", "--shards=1", "A", "dst", "--at=job"], &flags[..3]].concat();
+    let created = |line: &[&str]| lab.haul_command(line).current_dir(lab.path("")).output().unwrap();
+    let made = created(&line);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut worker = lab.haul_command(&["fleet", "work", lab.path("job").to_str().unwrap()]);
+    assert!(worker.current_dir(lab.path("elsewhere")).output().unwrap().status.success());
+    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert_eq!([read("bak/new"), read("bak/extra")], ["replaced", "deleted"]);
+    assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
+    assert!(!lab.path("dst/known").exists(), "it is in the other directory already");
+    // So are files that go with connections.
+    assert!(created(&["fleet", "create", "A", "dst", "--at=other", flags[3]]).status.success());
+    let spec = read("other/spec");
+    assert!(spec.contains(&format!("--client-cert={}", lab.path("own.pem").display())), "{spec}");
+}
+
+#[test]
 fn a_record_that_nobody_can_read_is_one_error_and_all_else_goes_on() {
     let lab = Lab::new(HAUL);
     for n in 0..40_u64 {
