@@ -270,9 +270,12 @@ fn anywhere(typed: &OsStr) -> Result<String> {
 fn flags_to_keep(ctx: &Context) -> Result<Vec<String>> {
     let kept = journal::keep(&ctx.line);
     if !kept.complete {
-        return Err(usage(
-            "a flag holds a secret, which can't be written into a job: configure a remote on each machine",
-        ));
+        let secret = |word: &&OsString| !journal::keep(&["haul".into(), (*word).clone()]).complete;
+        let flag = ctx.line.iter().find(secret).and_then(|word| word.to_str()?.strip_prefix("--")?.split_once('='));
+        let flag = flag.map_or("a remote".into(), |(name, _)| format!("--{name}"));
+        return Err(usage(format!(
+            "{flag} holds a secret, which can't be written into a job: configure a remote on each machine"
+        )));
     }
     let words = journal::words(&kept.words).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let words = words.map_err(|_| usage("a job can't hold flags that aren't UTF-8"))?;

@@ -278,6 +278,12 @@ fn what_one_process_must_see_whole_is_refused() {
     assert!(one.err.contains("src/a is one file: use copy for that"), "{}", one.err);
     let secret = lab.haul(&["fleet", "create", ":s3,secret_access_key=hunter2:b", "@dst", "--at", "@job"]);
     assert!(secret.code != 0 && !lab.path("job").exists(), "{}", secret.err);
+    for (flag, value) in [("--header", "Authorization: Bearer hunter2"), ("--sftp-ssh", "sshpass -p hunter2 ssh h")] {
+        let ran = lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job", flag, value]).code(2);
+        let says =
+            format!("{flag} holds a secret, which can't be written into a job: configure a remote on each machine");
+        assert!(ran.err.contains(&says) && !lab.path("job").exists(), "{}", ran.err);
+    }
     let none = lab.haul(&["fleet", "work", "@nothing"]).code(4);
     assert!(none.err.contains("there is no job of haul fleet at "), "{}", none.err);
     fs::create_dir(lab.path("empty")).unwrap();
