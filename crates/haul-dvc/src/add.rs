@@ -204,7 +204,7 @@ async fn take(
 
 fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Link]) -> Result<Hashed> {
     if let Some(md5) = known
-        && cache.holds(&Address::file(Layout::V3, md5))?.is_some()
+        && cache.holds_whole(&Address::file(Layout::V3, md5), Some(file.facts.size))?.is_some()
     {
         return Ok(Hashed { md5, facts: file.facts, steady: true });
     }

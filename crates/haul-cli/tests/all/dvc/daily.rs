@@ -193,6 +193,47 @@ fn what_lies_behind_a_symlink_does_not_become_the_caches_own() {
     }
 }
 
+/// What a power cut may leave of a file that wasn't on the disk yet: its name and mode without its content.
+#[test]
+fn content_that_was_cut_off_in_the_cache_is_not_taken_for_whole() {
+    let site = Site::new();
+    site.write("a", b"data\n");
+    site.haul(&["dvc", "add", "a"]).ok();
+    let cached = names(&site.repo.join(".dvc/cache"));
+    let cached = site.repo.join(".dvc/cache").join(cached.iter().find(|name| name.contains("files/md5/")).unwrap());
+    let cut = || {
+        fs::set_permissions(&cached, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(&cached, "").unwrap();
+        fs::set_permissions(&cached, fs::Permissions::from_mode(0o444)).unwrap();
+    };
+    cut();
+    let ran = site.haul(&["dvc", "status"]).ok();
+    assert!(ran.out.contains("not in cache:       a"), "{}", ran.out);
+    for again in ["its state is known", "it is hashed anew"] {
+        site.haul(&["dvc", "add", "a"]).ok();
+        cut();
+        if again != "its state is known" {
+            site.write("a", b"data\n");
+        }
+        site.haul(&["dvc", "add", "a"]).ok();
+        assert_eq!(fs::read(&cached).unwrap(), b"data\n", "{again}");
+    }
+    cut();
+    fs::remove_file(site.repo.join("a")).unwrap();
+    let ran = site.haul(&["dvc", "checkout"]);
+    assert!(ran.code != 0 && ran.err.contains("isn't cached; run haul dvc pull"), "{} {}", ran.out, ran.err);
+    assert!(!site.repo.join("a").exists());
+    // A file of the workspace isn't given up for such a one.
+    site.write("a", b"data\n");
+    site.haul(&["dvc", "add", "a"]).ok();
+    site.write("a", b"other\n");
+    site.haul(&["dvc", "add", "a"]).ok();
+    site.write("a", b"data\n");
+    cut();
+    site.haul(&["dvc", "checkout"]).code(6);
+    assert_eq!(fs::read(site.repo.join("a")).unwrap(), b"data\n");
+}
+
 #[test]
 fn a_killed_checkout_leaves_nothing_for_the_workspaces_own() {
     for links in ["copy", "hardlink", "symlink"] {
