@@ -208,12 +208,16 @@ fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Li
     {
         return Ok(Hashed { md5, facts: file.facts, steady: true });
     }
+    // An executable one needs other bits than the cache's file has, so it is never the same file.
+    let shares = |link: &&Link| matches!(link, Link::Hardlink | Link::Symlink);
+    let own: Vec<Link> = links.iter().filter(|link| !shares(link)).copied().collect();
+    let links = if file.facts.is_exec() { &own } else { links };
     // A link of the workspace stays what it is, unless links are how files come from the cache.
     let hashed = cache.take(path, file.facts, links)?;
     if !hashed.steady {
         return Err(changed(path));
     }
-    let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && !file.facts.is_exec();
+    let by_link = links.first().is_some_and(|link| shares(&link));
     if !by_link {
         return Ok(hashed);
     }

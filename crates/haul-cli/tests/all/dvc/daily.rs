@@ -4,7 +4,7 @@ use super::site::{Site, UP_TO_DATE, names};
 use haul_testkit::lab::until;
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     process::Stdio,
 };
 
@@ -190,6 +190,30 @@ fn what_lies_behind_a_symlink_does_not_become_the_caches_own() {
         fs::remove_dir_all(site.repo.join("data")).unwrap();
         site.haul(&["dvc", "checkout"]).ok();
         assert_eq!(fs::read(site.repo.join("data/l")).unwrap(), b"somebody's");
+    }
+}
+
+#[test]
+fn an_executable_file_stays_one_whatever_links_the_cache_uses() {
+    for links in ["hardlink", "symlink"] {
+        let site = Site::new();
+        let config = fs::read_to_string(site.repo.join(".dvc/config")).unwrap();
+        site.set_config(&format!("{config}[cache]\n    type = {links}\n"));
+        for path in ["run.sh", "data/run.sh"] {
+            site.write(path, format!("#!/bin/sh {path}\n").as_bytes());
+            fs::set_permissions(site.repo.join(path), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        site.haul(&["dvc", "add", "run.sh", "data"]).ok();
+        for path in ["run.sh", "data/run.sh"] {
+            let facts = fs::symlink_metadata(site.repo.join(path)).unwrap();
+            let mode = facts.permissions().mode() & 0o777;
+            assert!(facts.is_file() && facts.nlink() == 1 && mode == 0o755, "{links}: {path}: {mode:o}");
+        }
+        for name in names(&site.repo.join(".dvc/cache")) {
+            let facts = fs::symlink_metadata(site.repo.join(".dvc/cache").join(&name)).unwrap();
+            assert!(facts.is_file() && facts.permissions().mode() & 0o777 == 0o444, "{links}: {name}");
+        }
+        assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE);
     }
 }
 
