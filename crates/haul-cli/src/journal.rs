@@ -4,15 +4,15 @@ use crate::flags::stores;
 pub use haul_remotes::secrets::shown as told;
 use haul_remotes::{
     registry,
-    secrets::{LEFT_OUT, is_secret, left_out},
+    secrets::{LEFT_OUT, holds_login, is_secret, left_out},
 };
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
 };
 
-/// Flags whose values may hold a secret, beside those of stores.
-const SECRET_FLAGS: [&str; 1] = ["password-command"];
+/// Flags whose values may hold a secret, beside those of stores. A header may be any token.
+const SECRET_FLAGS: [&str; 5] = ["client-pass", "header", "header-download", "header-upload", "password-command"];
 
 /// A command line to keep.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,14 +56,22 @@ pub fn words(words: &[Vec<u8>]) -> impl Iterator<Item = OsString> {
 /// The word without the secret that it holds; `None` when it holds none.
 fn without_secrets(word: &OsStr) -> Option<Vec<u8>> {
     let bytes = word.as_bytes();
-    let Some(flag) = bytes.strip_prefix(b"--") else { return left_out(bytes) };
+    let Some(flag) = bytes.strip_prefix(b"--") else {
+        // A command that leads to a host may be a word by itself (`haul rsync -e`).
+        let login = holds_login("", &word.to_string_lossy()).then(|| LEFT_OUT.into());
+        return left_out(bytes).or(login);
+    };
     let at = flag.iter().position(|b| *b == b'=')?;
     let (name, value) = (&flag[..at], &flag[at + 1..]);
     let head = |rest: &[u8]| [b"--", name, b"=", rest].concat();
     if value.is_empty() {
         return None;
     }
-    if is_secret_flag(name) { Some(head(LEFT_OUT.as_bytes())) } else { left_out(value).map(|rest| head(&rest)) }
+    let of_flag = is_secret_flag(name) || holds_login(&String::from_utf8_lossy(name), &String::from_utf8_lossy(value));
+    match left_out(value) {
+        Some(rest) if !is_secret_flag(name) => Some(head(&rest)),
+        _ => of_flag.then(|| head(LEFT_OUT.as_bytes())),
+    }
 }
 
 fn is_secret_flag(name: &[u8]) -> bool {
@@ -88,6 +96,14 @@ mod tests {
         let line = ["--s3-region=eu", "--exclude=*.tmp", "copy", ":s3,provider=Minio,env_auth:b/x", "/a b/it's"];
         let shown = r"haul --s3-region=eu '--exclude=*.tmp' copy :s3,provider=Minio,env_auth:b/x '/a b/it'\''s'";
         assert_eq!(kept(&line), (shown.into(), true));
+        let line = [
+            "--http-proxy=http://h:3128",
+            "--sftp-ssh=ssh -p 22 anna@h",
+            "--webdav-url=https://h/a@b",
+            "copy",
+            "a@h:b",
+        ];
+        assert!(kept(&line).1);
     }
 
     #[test]
@@ -99,6 +115,19 @@ mod tests {
             (":s3,secret_access_key=hunter2,env_auth:b/x", ":s3,…:b/x"),
             ("r,session-token=\"hun:ter2\":b", "r,…:b"),
             ("--backup-dir=:s3,secret_access_key=hunter2:b", "--backup-dir=:s3,…:b"),
+            ("--header=Authorization: Bearer hunter2", "--header=…"),
+            ("--header-upload=X-Key: hunter2", "--header-upload=…"),
+            ("--header-download=X-Key: hunter2", "--header-download=…"),
+            ("--client-pass=hunter2", "--client-pass=…"),
+            ("--http-proxy=http://anna:hunter2@127.0.0.1:9", "--http-proxy=…"),
+            ("--sftp-http-proxy=http://anna:hunter2@127.0.0.1:9", "--sftp-http-proxy=…"),
+            ("--sftp-ssh=sshpass -p hunter2 ssh h", "--sftp-ssh=…"),
+            ("--far-ssh=sshpass -phunter2 ssh h", "--far-ssh=…"),
+            ("--rsh=sshpass -p hunter2 ssh", "--rsh=…"),
+            ("sshpass -p hunter2 ssh", "…"),
+            ("--webdav-url=https://anna:hunter2@h/dav", "--webdav-url=…"),
+            (":webdav,url='https://anna:hunter2@h/dav':x", ":webdav,…:x"),
+            ("--backup-dir=:webdav,url='https://anna:hunter2@h/dav':x", "--backup-dir=:webdav,…:x"),
         ] {
             assert_eq!(kept(&["copy", word, "x:"]), (format!("haul copy {left} x:"), false), "{word}");
         }

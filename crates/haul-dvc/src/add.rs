@@ -204,16 +204,20 @@ async fn take(
 
 fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Link]) -> Result<Hashed> {
     if let Some(md5) = known
-        && cache.holds(&Address::file(Layout::V3, md5))?.is_some()
+        && cache.holds_whole(&Address::file(Layout::V3, md5), Some(file.facts.size))?.is_some()
     {
         return Ok(Hashed { md5, facts: file.facts, steady: true });
     }
+    // An executable one needs other bits than the cache's file has, so it is never the same file.
+    let shares = |link: &&Link| matches!(link, Link::Hardlink | Link::Symlink);
+    let own: Vec<Link> = links.iter().filter(|link| !shares(link)).copied().collect();
+    let links = if file.facts.is_exec() { &own } else { links };
     // A link of the workspace stays what it is, unless links are how files come from the cache.
     let hashed = cache.take(path, file.facts, links)?;
     if !hashed.steady {
         return Err(changed(path));
     }
-    let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink)) && !file.facts.is_exec();
+    let by_link = links.first().is_some_and(|link| shares(&link));
     if !by_link {
         return Ok(hashed);
     }

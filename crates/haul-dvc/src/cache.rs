@@ -89,17 +89,29 @@ impl Cache {
 
     /// Does it hold this, and in how many bytes? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
     pub fn holds(&self, address: &Address) -> Result<Option<u64>> {
-        self.held(address, Facts::get(&self.path(address), true))
+        self.holds_whole(address, None)
+    }
+
+    /// As [`Cache::holds`], where it may be known how many bytes that has: then what has others is hashed too. A file that was cut
+    /// off when the machine lost its power still has the mark. Blocks.
+    pub fn holds_whole(&self, address: &Address, size: Option<u64>) -> Result<Option<u64>> {
+        self.held(address, Facts::get(&self.path(address), true), size)
     }
 
     /// As [`Cache::holds`] of each, best in order. Blocks.
     pub fn holds_of(&self, some: &[Address]) -> Vec<Result<Option<u64>>> {
-        self.facts_of(some).map(|(address, facts)| self.held(address, facts)).collect()
+        self.facts_of(some).map(|(address, facts)| self.held(address, facts, None)).collect()
     }
 
-    fn held(&self, address: &Address, facts: rustix::io::Result<Option<Facts>>) -> Result<Option<u64>> {
+    fn held(
+        &self,
+        address: &Address,
+        facts: rustix::io::Result<Option<Facts>>,
+        size: Option<u64>,
+    ) -> Result<Option<u64>> {
+        let trusts = |facts: &Facts| facts.mode & 0o7777 == TRUSTED && size.is_none_or(|size| size == facts.size);
         match facts {
-            Ok(Some(facts)) if facts.is_file() && facts.mode & 0o7777 == TRUSTED => Ok(Some(facts.size)),
+            Ok(Some(facts)) if facts.is_file() && trusts(&facts) => Ok(Some(facts.size)),
             Ok(Some(facts)) if facts.is_file() => self.prove(address, &self.path(address), &facts),
             Ok(_) => Ok(None),
             Err(errno) => Err(io_error("read", &self.path(address), errno)),
@@ -174,7 +186,7 @@ impl Cache {
     /// Puts these bytes into it. Blocks.
     pub fn put_bytes(&self, address: &Address, bytes: &[u8]) -> Result<()> {
         let path = self.path(address);
-        if self.holds(address)?.is_some() {
+        if self.holds_whole(address, Some(bytes.len() as u64))?.is_some() {
             return Ok(());
         }
         if self.put_nameless(&path, bytes)? {
@@ -228,7 +240,8 @@ impl Cache {
             if !hashed.steady {
                 return Err(changed(path));
             }
-            if self.holds(&address)?.is_some() || self.adopt(path, &address, &hashed.facts)? {
+            let size = Some(hashed.facts.size);
+            if self.holds_whole(&address, size)?.is_some() || self.adopt(path, &address, &hashed.facts)? {
                 return Ok(hashed);
             }
             return self.take_large(
@@ -251,7 +264,9 @@ impl Cache {
             match self.making_folder(&to, name)? {
                 Ok(()) => return Ok(Hashed { md5, facts, steady }),
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(io_error("write", &to, e)),
-                Err(_) if self.holds(&Address::file(Layout::V3, md5))?.is_some() => {
+                Err(_)
+                    if self.holds_whole(&Address::file(Layout::V3, md5), steady.then_some(facts.size))?.is_some() =>
+                {
                     return Ok(Hashed { md5, facts, steady });
                 }
                 // What has the name wasn't right, and is gone now.
@@ -267,7 +282,7 @@ impl Cache {
         };
         let address = Address::file(Layout::V3, md5);
         let steady = unchanged(&file, &facts);
-        if self.holds(&address)?.is_some() {
+        if self.holds_whole(&address, steady.then_some(facts.size))?.is_some() {
             fs::remove_file(&tmp).map_err(|e| io_error("delete", &tmp, e))?;
         } else {
             self.publish(&tmp, &self.path(&address), out, Ok(()))?;
@@ -539,6 +554,41 @@ fn hash_bytes(path: &Path, mut file: &File, algo: Algo, size: u64) -> Result<(Md
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_cut_off_is_found_by_its_size_and_put_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::new(dir.path().join("cache"), false);
+        let cut = |address: &Address| {
+            let path = cache.path(address);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(TRUSTED)).unwrap();
+        };
+        let address = Address::file(Layout::V3, manifest::md5(b"bytes"));
+        cache.put_bytes(&address, b"bytes").unwrap();
+        assert_eq!(cache.holds_whole(&address, Some(5)).unwrap(), Some(5));
+        // A size that somebody noted wrong condemns nothing.
+        assert_eq!(cache.holds_whole(&address, Some(6)).unwrap(), Some(5));
+        cut(&address);
+        assert_eq!(cache.holds_whole(&address, Some(5)).unwrap(), None);
+        assert!(!cache.path(&address).exists());
+        cache.put_bytes(&address, b"bytes").unwrap();
+        cut(&address);
+        cache.put_bytes(&address, b"bytes").unwrap();
+        assert_eq!(fs::read(cache.path(&address)).unwrap(), b"bytes");
+        // Of files too large to be read whole, and of those that become the cache's own.
+        for (links, size) in [(Link::Copy, WHOLE + 1), (Link::Hardlink, 5)] {
+            let (file, bytes) = (dir.path().join("file"), vec![7; size as usize]);
+            fs::write(&file, &bytes).unwrap();
+            let facts = || Facts::get(&file, true).unwrap().unwrap();
+            let address = Address::file(Layout::V3, manifest::md5(&bytes));
+            cache.put_bytes(&address, &bytes).unwrap();
+            cut(&address);
+            assert!(cache.take(&file, facts(), &[links]).unwrap().steady);
+            assert!(fs::read(cache.path(&address)).unwrap() == bytes, "{links:?}");
+        }
+    }
 
     #[test]
     fn many_are_looked_at_as_one_is() {

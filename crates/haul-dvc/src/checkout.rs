@@ -174,6 +174,12 @@ async fn carry_out(repo: &Repo, plan: Plan<'_>, links: &[Link], done: &mut Done)
 }
 
 impl Plan<'_> {
+    /// How many bytes a tracked file has, where that is known; of those in a directory it isn't.
+    fn size(&self) -> Option<u64> {
+        let out = &self.tracked.out;
+        out.size.filter(|_| out.address.is_some_and(|address| !address.dir))
+    }
+
     async fn fill(
         &mut self,
         repo: &Repo,
@@ -184,7 +190,11 @@ impl Plan<'_> {
         state: &mut State,
     ) -> Result<()> {
         let expected: HashMap<&str, Md5> = want.iter().map(|c| (c.path.as_str(), c.md5)).collect();
-        let md5s = md5s(&repo.cache, &self.root, &found, layout, &expected, state).await?;
+        // A file that was cut off isn't known by being the cache's own.
+        let size = self.size();
+        let whole = found.iter().all(|file| size.is_none_or(|size| size == file.facts.size));
+        let own = if whole { &expected } else { &HashMap::new() };
+        let md5s = md5s(&repo.cache, &self.root, &found, layout, own, state).await?;
         let mut same: HashSet<&str> = HashSet::new();
         let mut doubtful = Vec::new();
         // Whoever forces it, forces it for what comes meanwhile too.
@@ -196,10 +206,10 @@ impl Plan<'_> {
         for (file, md5) in found.iter().zip(&md5s) {
             match expected.get(file.path.as_str()) {
                 Some(wanted) if wanted == md5 => drop(same.insert(&file.path)),
-                Some(_) => doubtful.push((file.path.clone(), *md5)),
+                Some(_) => doubtful.push((file.path.clone(), *md5, file.facts.size)),
                 None => {
                     self.delete.push((file.path.clone(), old(Some(file))));
-                    doubtful.push((file.path.clone(), *md5));
+                    doubtful.push((file.path.clone(), *md5, file.facts.size));
                 }
             }
         }
@@ -217,10 +227,11 @@ impl Plan<'_> {
 }
 
 /// Refuses to lose what the cache doesn't have.
-async fn only_here(repo: &Repo, layout: Layout, doubtful: Vec<(String, Md5)>, name: &str) -> Result<()> {
+async fn only_here(repo: &Repo, layout: Layout, doubtful: Vec<(String, Md5, u64)>, name: &str) -> Result<()> {
     let cache = repo.cache.clone();
-    let kept =
-        spread(doubtful, move |(path, md5)| cache.holds(&Address::file(layout, md5)).map(|held| (path, held))).await?;
+    let held =
+        move |(path, md5, size)| cache.holds_whole(&Address::file(layout, md5), Some(size)).map(|held| (path, held));
+    let kept = spread(doubtful, held).await?;
     let mut lost = Vec::new();
     for one in kept {
         let (path, held) = one?;
@@ -238,6 +249,7 @@ async fn only_here(repo: &Repo, layout: Layout, doubtful: Vec<(String, Md5)>, na
 
 /// Deletes, makes folders, writes; gives how many files were written.
 async fn apply(repo: &Repo, dir: bool, plan: Plan<'_>, links: &[Link], failed: &mut Vec<Error>) -> Result<u64> {
+    let size = plan.size();
     let Plan { tracked, root, write, delete, .. } = plan;
     let target = root.clone();
     let folders: BTreeSet<String> =
@@ -255,7 +267,7 @@ async fn apply(repo: &Repo, dir: bool, plan: Plan<'_>, links: &[Link], failed: &
     let why = lacking(tracked, "its content");
     let given = spread(write, move |(path, address, old)| {
         let target = path_of(&root, &path);
-        if cache.holds(&address)?.is_none() {
+        if cache.holds_whole(&address, size)?.is_none() {
             return Err(Error::new(ErrorKind::NotFound, "checkout", why.clone()).with_key(&key(&target)));
         }
         cache.give(&address, &target, &links, isexec, &old)

@@ -159,6 +159,10 @@ pub async fn children(repo: &Repo, chosen: &Chosen) -> Result<Option<Vec<Child>>
 async fn all_held(repo: &Repo, chosen: &Chosen, children: Option<&[Child]>) -> Result<bool> {
     let Some(address) = chosen.tracked.out.address else { return Ok(true) };
     let cache = repo.cache.clone();
+    if !address.dir {
+        let size = chosen.tracked.out.size;
+        return disk::run(move || cache.holds_whole(&address, size)).await.map(|held| held.is_some());
+    }
     let mut all = vec![address];
     let inside = children.unwrap_or_default().iter().filter(|c| chosen.holds(&c.path));
     all.extend(inside.map(|c| Address::file(address.layout, c.md5)));

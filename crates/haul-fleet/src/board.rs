@@ -1,8 +1,11 @@
 //! The job's folder in its store: the only thing that workers share.
 //!
-//! `cancelled`, `done/SHARD`, `failed/SHARD`, `idle/WORKER`, `signs/WORKER`, `shards/SHARD/NUMBER`, `spec`. One listing shows all of
-//! it. Only `spec` and the records of shards matter; what is in `done` saves questions, what is in `failed` saves work on files that
-//! are lost already, and each sign belongs to its worker.
+//! `spec`, and by the job's id `ID/cancelled`, `ID/done/SHARD`, `ID/failed/SHARD`, `ID/idle/WORKER`, `ID/signs/WORKER` and
+//! `ID/shards/SHARD/NUMBER`. One listing shows all of it. Only `spec` and the records of shards matter; what is in `done` saves
+//! questions, what is in `failed` saves work on files that are lost already, and each sign belongs to its worker.
+//!
+//! The id is in the keys because a folder may be removed and another job made there while a worker of the first still writes: what
+//! two jobs write never meets.
 
 use crate::{
     outcome::Outcome,
@@ -12,36 +15,49 @@ use crate::{
 use bytes::Bytes;
 use futures::StreamExt;
 use haul::pipe;
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, Retry, plan::Replace};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Result, Retry, Version, plan::Replace};
 use haul_store::{Late, ListRequest, Payload, Store, WriteSpec};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
+/// What fails when the job is no longer there.
+const LOOK: &str = "look";
+/// Where a job's spec is.
+const SPEC: &str = "spec";
+
 /// How often a record is written again whose answer was lost, before the store is taken to be out of order.
 const TRIES: u32 = 10;
 
-/// A job's folder.
+/// A folder that has a job, or is to have one.
 #[derive(Clone, Debug)]
-pub struct Board {
+pub struct Folder {
     store: Arc<dyn Store>,
-    /// Records are written without conditions: each shard has one worker that may write.
-    fixed: bool,
     requests: Arc<AtomicU64>,
 }
 
-/// What a listing of the folder shows.
+/// What one job keeps in its folder.
+#[derive(Clone, Debug)]
+pub struct Board {
+    folder: Folder,
+    /// The job's id: other jobs' records are not seen.
+    job: String,
+    /// Records are written without conditions: each shard has one worker that may write.
+    fixed: bool,
+    /// The version of the spec that was last seen to be this job's: while a listing shows it, the spec needn't be read.
+    seen: Arc<Mutex<Option<Version>>>,
+}
+
+/// What a listing of the folder shows of one job.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Somebody has cancelled the job.
     pub cancelled: bool,
-    /// The job's spec is there.
-    pub is_job: bool,
     /// Shards that are surely done.
     pub done: BTreeSet<ShardId>,
     /// Large files of which a range has failed.
@@ -54,23 +70,14 @@ pub struct View {
     pub latest: BTreeMap<ShardId, u64>,
 }
 
-fn record_key(id: &ShardId, number: u64) -> Key {
-    Key::new(format!("shards/{id}/{number:010}"))
-}
-
 fn unreadable(key: &Key, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Corrupt, "read", format!("it can't be understood: {why}")).with_key(key)
 }
 
-impl Board {
+impl Folder {
     /// The folder at the root of `store`.
-    pub fn new(store: Arc<dyn Store>) -> Board {
-        Board { store, fixed: false, requests: Arc::default() }
-    }
-
-    /// The same folder, for a job whose shards belong to workers by number.
-    pub fn fixed(self, fixed: bool) -> Board {
-        Board { fixed, ..self }
+    pub fn new(store: Arc<dyn Store>) -> Folder {
+        Folder { store, requests: Arc::default() }
     }
 
     /// Where it is, as a user would type it.
@@ -81,18 +88,6 @@ impl Board {
     /// Requests so far, as a bucket counts them.
     pub fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
-    }
-
-    /// One look at all of it.
-    ///
-    /// Errors: those of the listing; a listing that broke off.
-    pub async fn look(&self) -> Result<View> {
-        let mut view = View::default();
-        let entries = self.list("").await?;
-        for entry in &entries {
-            view.take(entry);
-        }
-        Ok(view)
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Entry>> {
@@ -116,26 +111,11 @@ impl Board {
         Err(Error::new(ErrorKind::Io, "list", "the listing of the job's directory broke off"))
     }
 
-    /// The number of a shard's last record.
-    ///
-    /// Errors: those of the listing.
-    pub async fn latest(&self, id: &ShardId) -> Result<Option<u64>> {
-        let entries = self.list(&format!("shards/{id}/")).await?;
-        Ok(entries.iter().filter_map(|entry| number(entry.key.name())).max())
-    }
-
-    /// A shard's record; `None` if there is none of that number.
-    ///
-    /// Errors: it can't be read.
-    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<Outcome>>> {
-        self.read(&record_key(id, number)).await
-    }
-
     /// The job.
     ///
     /// Errors: there is none; it is of a later format.
     pub async fn spec(&self) -> Result<Spec> {
-        let key = Key::new("spec");
+        let key = Key::new(SPEC);
         let Some(spec) = self.read::<serde_json::Value>(&key).await? else {
             let message = format!("there is no job of haul fleet at {}", self.locator());
             return Err(Error::new(ErrorKind::NotFound, "find", message));
@@ -177,9 +157,8 @@ impl Board {
         }
     }
 
-    async fn create(&self, key: &Key, value: &impl Serialize) -> Result<Answer> {
+    async fn create(&self, key: &Key, value: &impl Serialize, replace: Replace) -> Result<Answer> {
         let text = serde_json::to_vec(value).map_err(|e| Error::new(ErrorKind::Invalid, "write", e.to_string()))?;
-        let replace = if self.fixed { Replace::Anything } else { Replace::Absent };
         match self.put(key, text, replace).await {
             Ok(()) => Ok(Answer::Created),
             Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Changed) => Ok(Answer::Exists),
@@ -189,15 +168,145 @@ impl Board {
         }
     }
 
+    /// Makes the job. False if there is one already. Finds out whether the store keeps conditions: if it doesn't, the job's shards
+    /// belong to workers by number.
+    ///
+    /// Errors: those of the store.
+    pub async fn make(&self, spec: &mut Spec) -> Result<bool> {
+        let key = Key::new(SPEC);
+        if self.read::<serde_json::Value>(&key).await?.is_some() {
+            return Ok(false);
+        }
+        if !spec.fixed {
+            spec.fixed = !self.keeps_conditions().await?;
+        }
+        match self.create(&key, spec, Replace::Absent).await? {
+            Answer::Created => Ok(true),
+            Answer::Exists => Ok(false),
+            Answer::Lost => Ok(self.spec().await?.id == spec.id),
+        }
+    }
+
+    /// Tries whether the store refuses a second object of one name.
+    async fn keeps_conditions(&self) -> Result<bool> {
+        if !self.store.caps().conditional {
+            return Ok(false);
+        }
+        let key = Key::new("probe");
+        // Of an answer that was lost nothing is known, but that the object may be there.
+        for _ in 0..TRIES {
+            if self.create(&key, &0, Replace::Absent).await? == Answer::Lost {
+                continue;
+            }
+            let answer = self.create(&key, &1, Replace::Absent).await?;
+            if answer != Answer::Lost {
+                self.remove(&key).await?;
+                return Ok(answer == Answer::Exists);
+            }
+        }
+        let message = "the store gave no answer from which to tell whether it keeps conditions: try again";
+        Err(Error::new(ErrorKind::Unreachable, "create", message))
+    }
+
+    async fn remove(&self, key: &Key) -> Result<()> {
+        self.requests.fetch_add(1, Relaxed);
+        self.store.delete(vec![(key.clone(), None)]).await.into_iter().collect()
+    }
+}
+
+impl Board {
+    /// What the job of this spec keeps in the folder.
+    pub fn new(folder: Folder, spec: &Spec) -> Board {
+        Board { folder, job: spec.id.clone(), fixed: spec.fixed, seen: Arc::default() }
+    }
+
+    /// Where it is, as a user would type it.
+    pub fn locator(&self) -> &str {
+        self.folder.locator()
+    }
+
+    /// Requests so far, as a bucket counts them.
+    pub fn requests(&self) -> u64 {
+        self.folder.requests()
+    }
+
+    fn key(&self, path: &str) -> Key {
+        Key::new(format!("{}/{path}", self.job))
+    }
+
+    /// Where a shard's record is in the folder.
+    pub(crate) fn record_key(&self, id: &ShardId, number: u64) -> Key {
+        self.key(&format!("shards/{id}/{number:010}"))
+    }
+
+    /// One look at all of it.
+    ///
+    /// Errors: those of the listing; a listing that broke off; the job was removed ([`is_removed`]), whether another is there or not.
+    pub async fn look(&self) -> Result<View> {
+        let (mut view, mut spec) = (View::default(), None);
+        for entry in self.folder.list("").await? {
+            let Ok(path) = std::str::from_utf8(entry.key.as_bytes()) else { continue };
+            match path.split_once('/') {
+                None if path == SPEC => spec = Some(entry.version),
+                Some((job, path)) if job == self.job => view.take(path, &entry),
+                _ => {}
+            }
+        }
+        match spec {
+            Some(version) => self.check_version(version).await?,
+            None => return Err(self.removed()),
+        }
+        Ok(view)
+    }
+
+    async fn check_version(&self, version: Option<Version>) -> Result<()> {
+        let seen = || self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        if version.is_some() && *seen() == version {
+            return Ok(());
+        }
+        self.check().await?;
+        *seen() = version;
+        Ok(())
+    }
+
+    /// Checks that this job is still the folder's.
+    ///
+    /// Errors: it was removed ([`is_removed`]), whether another is there or not; those of the store.
+    pub async fn check(&self) -> Result<()> {
+        let spec = self.folder.read::<serde_json::Value>(&Key::new(SPEC)).await?;
+        let id = spec.as_ref().and_then(|spec| spec.get("id")).and_then(serde_json::Value::as_str);
+        if id == Some(&self.job) { Ok(()) } else { Err(self.removed()) }
+    }
+
+    fn removed(&self) -> Error {
+        Error::new(ErrorKind::NotFound, LOOK, format!("the job at {} was removed", self.locator()))
+    }
+
+    /// The number of a shard's last record.
+    ///
+    /// Errors: those of the listing.
+    pub async fn latest(&self, id: &ShardId) -> Result<Option<u64>> {
+        let entries = self.folder.list(&format!("{}/shards/{id}/", self.job)).await?;
+        Ok(entries.iter().filter_map(|entry| number(entry.key.name())).max())
+    }
+
+    /// A shard's record; `None` if there is none of that number.
+    ///
+    /// Errors: it can't be read.
+    pub async fn record(&self, id: &ShardId, number: u64) -> Result<Option<Record<Outcome>>> {
+        self.folder.read(&self.record_key(id, number)).await
+    }
+
     /// Writes a record, and finds out what became of it if the answer doesn't say. True if it stands, false if another's does.
     ///
     /// Errors: the store can't be asked.
     pub async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
-        let key = record_key(&lease.id, lease.number);
+        let key = self.record_key(&lease.id, lease.number);
+        let replace = if self.fixed { Replace::Anything } else { Replace::Absent };
         for _ in 0..TRIES {
-            match meaning(self.create(&key, &lease.record).await?) {
+            match meaning(self.folder.create(&key, &lease.record, replace.clone()).await?) {
                 Meaning::Stands => return Ok(true),
-                Meaning::Look => match self.read(&key).await {
+                Meaning::Look => match self.folder.read(&key).await {
                     // Whosever it is, nobody can build on it.
                     Err(error) if is_spoiled(&error) => return Ok(false),
                     there => match lease.found(there?.as_ref()) {
@@ -223,94 +332,57 @@ impl Board {
         Ok(())
     }
 
-    /// Makes the job. False if there is one already. Finds out whether the store keeps conditions: if it doesn't, the job's shards
-    /// belong to workers by number.
-    ///
-    /// Errors: those of the store.
-    pub async fn make(&self, spec: &mut Spec) -> Result<bool> {
-        let key = Key::new("spec");
-        if self.read::<serde_json::Value>(&key).await?.is_some() {
-            return Ok(false);
-        }
-        if !spec.fixed {
-            spec.fixed = !self.keeps_conditions().await?;
-        }
-        match self.create(&key, spec).await? {
-            Answer::Created => Ok(true),
-            Answer::Exists => Ok(false),
-            Answer::Lost => Ok(self.spec().await?.id == spec.id),
-        }
-    }
-
-    /// Tries whether the store refuses a second object of one name.
-    async fn keeps_conditions(&self) -> Result<bool> {
-        if !self.store.caps().conditional {
-            return Ok(false);
-        }
-        let key = Key::new("probe");
-        // Of an answer that was lost nothing is known, but that the object may be there.
-        for _ in 0..TRIES {
-            if self.create(&key, &0).await? == Answer::Lost {
-                continue;
-            }
-            let answer = self.create(&key, &1).await?;
-            if answer != Answer::Lost {
-                self.remove(&key).await?;
-                return Ok(answer == Answer::Exists);
-            }
-        }
-        let message = "the store gave no answer from which to tell whether it keeps conditions: try again";
-        Err(Error::new(ErrorKind::Unreachable, "create", message))
-    }
-
     /// Gives a sign of life; each must differ from the one before.
     ///
     /// Errors: those of the store.
     pub async fn sign(&self, worker: &WorkerId, text: &impl Serialize) -> Result<()> {
         let text = serde_json::to_vec(text).map_err(|e| Error::new(ErrorKind::Invalid, "write", e.to_string()))?;
-        self.put(&Key::new(format!("signs/{}", worker.0)), text, Replace::Anything).await
+        self.folder.put(&self.key(&format!("signs/{}", worker.0)), text, Replace::Anything).await
     }
 
     /// This worker waits for something to do, or no longer.
     ///
     /// Errors: those of the store.
     pub async fn idle(&self, worker: &WorkerId, waits: bool) -> Result<()> {
-        let key = Key::new(format!("idle/{}", worker.0));
-        if waits { self.put(&key, Vec::new(), Replace::Anything).await } else { self.remove(&key).await }
+        let key = self.key(&format!("idle/{}", worker.0));
+        match waits {
+            true => self.folder.put(&key, Vec::new(), Replace::Anything).await,
+            false => self.folder.remove(&key).await,
+        }
     }
 
     /// Takes a worker's sign away: it has ended.
     ///
     /// Errors: those of the store.
     pub async fn leave(&self, worker: &WorkerId) -> Result<()> {
-        self.remove(&Key::new(format!("signs/{}", worker.0))).await
+        self.folder.remove(&self.key(&format!("signs/{}", worker.0))).await
     }
 
     /// Notes that a shard is done, so that nobody need read its records to know.
     ///
     /// Errors: those of the store.
     pub async fn note_done(&self, id: &ShardId) -> Result<()> {
-        self.put(&Key::new(format!("done/{id}")), Vec::new(), Replace::Anything).await
+        self.folder.put(&self.key(&format!("done/{id}")), Vec::new(), Replace::Anything).await
     }
 
     /// Notes that a range of this large file has failed, so that nobody need bring the others.
     ///
     /// Errors: those of the store.
     pub async fn note_failed(&self, id: &ShardId) -> Result<()> {
-        self.put(&Key::new(format!("failed/{id}")), Vec::new(), Replace::Anything).await
+        self.folder.put(&self.key(&format!("failed/{id}")), Vec::new(), Replace::Anything).await
     }
 
     /// Cancels the job.
     ///
     /// Errors: those of the store.
     pub async fn cancel(&self) -> Result<()> {
-        self.put(&Key::new("cancelled"), Vec::new(), Replace::Anything).await
+        self.folder.put(&self.key("cancelled"), Vec::new(), Replace::Anything).await
     }
+}
 
-    async fn remove(&self, key: &Key) -> Result<()> {
-        self.requests.fetch_add(1, Relaxed);
-        self.store.delete(vec![(key.clone(), None)]).await.into_iter().collect()
-    }
+/// True for the error of a look or check that found no job of that id in its folder any more.
+pub fn is_removed(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound && error.op() == LOOK
 }
 
 /// True for an error after which this process can read no record, rather than not this one.
@@ -329,11 +401,10 @@ fn number(name: &[u8]) -> Option<u64> {
 }
 
 impl View {
-    fn take(&mut self, entry: &Entry) {
-        let Ok(path) = std::str::from_utf8(entry.key.as_bytes()) else { return };
+    /// Takes in what is at this path of the job.
+    fn take(&mut self, path: &str, entry: &Entry) {
         match path.split('/').collect::<Vec<_>>()[..] {
             ["cancelled"] => self.cancelled = true,
-            ["spec"] => self.is_job = true,
             ["failed", id] => _ = self.failed.insert(ShardId(id.into())),
             ["done", id] => _ = self.done.insert(ShardId(id.into())),
             ["idle", worker] => _ = self.idle.insert(WorkerId(worker.into())),

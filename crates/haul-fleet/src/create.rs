@@ -1,6 +1,6 @@
 //! Making a job: where it is cut, and by what its workers know the source again.
 
-use crate::{Board, Spec, cuts::cuts};
+use crate::{Folder, Spec, cuts::cuts};
 use futures::{
     StreamExt,
     future::{BoxFuture, LocalBoxFuture},
@@ -21,7 +21,7 @@ const WITNESSES: usize = 8;
 ///
 /// Errors: the source can't be listed; it has no file and the job would delete all; there is a job already.
 pub fn create<'a>(
-    board: &'a Board,
+    folder: &'a Folder,
     mut spec: Spec,
     src: &'a Arc<dyn Store>,
     pieces: usize,
@@ -38,10 +38,10 @@ pub fn create<'a>(
             );
             return Err(Error::new(ErrorKind::Limit, "create", message));
         }
-        if !board.make(&mut spec).await? {
+        if !folder.make(&mut spec).await? {
             let message = format!(
                 "there is a job at {0} already: haul fleet work {0} goes on with it, haul purge {0} removes it",
-                board.locator()
+                folder.locator()
             );
             return Err(Error::new(ErrorKind::Exists, "create", message));
         }

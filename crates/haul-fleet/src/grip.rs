@@ -3,6 +3,7 @@
 
 use crate::{
     Board, Spec,
+    board::is_removed,
     create::check_source,
     protocol::{ShardId, WorkerId},
 };
@@ -88,6 +89,11 @@ impl Grip {
         };
         if !self.signs.is_within(self.fresh / 2) {
             self.signs.give().await?;
+        }
+        // Records of a job that was removed may be there: this worker's own, written since.
+        match self.board.check().await {
+            Err(error) if is_removed(&error) => return Err(lost(error.message())),
+            checked => checked?,
         }
         if self.board.latest(&self.id).await? != Some(self.number) {
             return Err(lost("another worker has taken it over"));

@@ -19,5 +19,5 @@ pub mod report;
 pub mod spec;
 pub mod worker;
 
-pub use board::Board;
+pub use board::{Board, Folder};
 pub use spec::Spec;

@@ -78,7 +78,8 @@ async fn read(board: &Board, view: &View, id: ShardId, number: u64) -> Result<(S
         Err(error) if is_of_worker(&error) => Err(error),
         Err(error) => {
             let state = if view.done.contains(&id) { State::Done } else { State::Held };
-            let why = format!("the record shards/{id}/{number:010} can't be read: {}", error.message());
+            let key = board.record_key(&id, number);
+            let why = format!("the record {key} can't be read: {}", error.message());
             let outcome = Outcome { error_count: 1, errors: vec![why], ..Outcome::default() };
             let by = WorkerId::unread(&id, number);
             let record = Record { state, outcome, ..Record::first(&by, Rest::Nothing) };

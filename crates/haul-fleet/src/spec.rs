@@ -5,7 +5,7 @@ use haul_core::{Key, filter::FilterSpec, part::KeyRange};
 use serde::{Deserialize, Serialize};
 
 /// The format that this code writes and reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A job as its folder keeps it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct Spec {
     pub format: u32,
     /// The version of haul that made it.
     pub haul: String,
-    /// Tells this job from others that were in the same folder.
+    /// Tells this job from others that were in the same folder, where it is the first part of its keys.
     pub id: String,
     /// Flags of the command line that made it, for workers to read again.
     pub flags: Vec<String>,

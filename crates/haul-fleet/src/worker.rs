@@ -3,7 +3,7 @@
 
 use crate::{
     Board, Spec,
-    board::{View, is_spoiled},
+    board::{View, is_removed, is_spoiled},
     create::check_source,
     cuts::cuts,
     grip::{Grip, Signs},
@@ -135,7 +135,6 @@ impl Worker {
         }
         let shards = if self.spec.fixed { 1 } else { self.settings.shards.max(1) };
         self.job.limits.memory = (self.job.limits.memory / shards as u64).max(1);
-        self.board = self.board.fixed(self.spec.fixed);
         let patience = Patience::new(self.settings.patience);
         let crew = Arc::new(Crew {
             spec: Arc::new(self.spec.clone()),
@@ -147,6 +146,7 @@ impl Worker {
             waiting: AtomicUsize::new(0),
             said_idle: AtomicBool::new(false),
             ended: Cancel::default(),
+            removed: AtomicBool::new(false),
             shards,
             worker: self,
         });
@@ -172,6 +172,8 @@ pub(crate) struct Crew {
     said_idle: AtomicBool,
     /// Nothing new is begun: it is to stop, or has failed.
     pub ended: Cancel,
+    /// The job isn't there any more: no record is written.
+    removed: AtomicBool,
     shards: usize,
 }
 
@@ -268,9 +270,17 @@ impl Crew {
     async fn look(&self, next_interval: bool) {
         match self.board().look().await {
             Ok(view) => self.saw(view, next_interval),
+            Err(error) if is_removed(&error) => self.lose_all(),
             Err(error) => tracing::warn!("can't look at the job's directory: {}", (self.worker.line)(&error)),
         }
         self.sighted.notify_waiters();
+    }
+
+    /// The job was removed, so nothing that is under way may go on: another job may be in its folder, of other ends.
+    fn lose_all(&self) {
+        self.removed.store(true, Relaxed);
+        self.ended.cancel();
+        self.held().values().for_each(|(_, lost)| lost.cancel());
     }
 
     /// Takes a look in: who lives, who waits, what is lost. One that isn't the first of its interval says nothing about who lives.
@@ -384,11 +394,13 @@ impl Crew {
     }
 
     async fn choice(&self) -> Result<Choice> {
-        let view = self.board().look().await?;
-        if !view.is_job {
-            let message = format!("the job at {} was removed", self.board().locator());
-            return Err(Error::new(ErrorKind::NotFound, "work", message));
-        }
+        let view = match self.board().look().await {
+            Err(error) if is_removed(&error) => {
+                self.lose_all();
+                return Err(error);
+            }
+            view => view?,
+        };
         if view.cancelled {
             self.ended.cancel();
             return Ok(Choice::Over);
@@ -503,7 +515,7 @@ impl Crew {
     pub async fn write(&self, lease: &Lease<Outcome>) -> Result<bool> {
         // Before it is written: a look that sees it must not take it for another's.
         self.held().insert(lease.id.clone(), (lease.number, Cancel::default()));
-        self.board().write(lease).await
+        if self.removed.load(Relaxed) { Ok(false) } else { self.board().write(lease).await }
     }
 
     /// Works at a shard until it is done, given back or lost.

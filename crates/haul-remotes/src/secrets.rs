@@ -12,6 +12,29 @@ pub fn is_secret(option: &OptionSpec) -> bool {
     option.secret || option.kind == OptionKind::Obscured
 }
 
+/// True for a value of this option (or flag) that holds a login, though not every value of it is secret: a user in an address,
+/// `https://user:password@host`, or a password in a command, `sshpass -p password ssh`.
+pub fn holds_login(name: &str, value: &str) -> bool {
+    // Proxies are also typed without a scheme.
+    let of_proxy = name.ends_with("proxy") && value.contains('@');
+    of_proxy || has_user(value) || has_password(value)
+}
+
+fn has_user(value: &str) -> bool {
+    value
+        .split("://")
+        .skip(1)
+        .any(|rest| rest.split(['/', '?', '#', ' ']).next().is_some_and(|host| host.contains('@')))
+}
+
+fn has_password(command: &str) -> bool {
+    let mut words = command.split_whitespace();
+    let mut runs = |program: &str| words.by_ref().any(|word| word.rsplit('/').next() == Some(program));
+    command.contains("SSHPASS=")
+        || runs("sshpass") && words.any(|word| word.starts_with("-p"))
+        || command.split_whitespace().any(|word| word == "-pw") && command.contains("plink")
+}
+
 /// A connection string without its options, when one of them is secret; `None` when it holds no secret. A remote's name
 /// doesn't tell its type here, so an option counts as secret when it is one in any type.
 pub fn left_out(text: &[u8]) -> Option<Vec<u8>> {
@@ -25,7 +48,7 @@ pub fn left_out(text: &[u8]) -> Option<Vec<u8>> {
         let mut all = registry::kinds().iter().flat_map(|kind| kind.options);
         all.any(|option| option.name == name && is_secret(option))
     };
-    let held = options.keys().any(|name| secret(name));
+    let held = options.iter().any(|(name, value)| secret(name) || holds_login(name, value));
     held.then(|| [name.as_bytes(), b",", LEFT_OUT.as_bytes(), b":", &path].concat())
 }
 
@@ -47,5 +70,30 @@ mod tests {
         assert_eq!(shown(OsStr::new("r,session-token=\"hun:ter2\":b")), "r,…:b");
         assert_eq!(shown(OsStr::new(":s3,env_auth:b/x")), ":s3,env_auth:b/x");
         assert_eq!(shown(OsStr::new("r:b/x")), "r:b/x");
+        assert_eq!(shown(OsStr::new(":webdav,url='https://anna:pw@host/dav':x")), ":webdav,…:x");
+        assert_eq!(shown(OsStr::new(":sftp,ssh='sshpass -p pw ssh h':x")), ":sftp,…:x");
+    }
+
+    #[test]
+    fn logins_in_values_are_found() {
+        for (name, value) in [
+            ("url", "https://anna:pw@host"),
+            ("http-proxy", "http://anna:pw@127.0.0.1:9"),
+            ("socks_proxy", "anna:pw@host:1080"),
+            ("ssh", "/usr/bin/sshpass -ppw ssh h"),
+            ("ssh", "env SSHPASS=pw sshpass -e ssh h"),
+            ("ssh", "plink -batch -pw pw h"),
+        ] {
+            assert!(holds_login(name, value), "{name} {value}");
+        }
+        for (name, value) in [
+            ("url", "https://host/a@b"),
+            ("url", "https://host?mail=a@b"),
+            ("ssh", "ssh -p 2222 anna@host"),
+            ("ssh", "sshpass -f file ssh h"),
+            ("http-proxy", "http://host:3128"),
+        ] {
+            assert!(!holds_login(name, value), "{name} {value}");
+        }
     }
 }

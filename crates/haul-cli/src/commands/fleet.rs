@@ -21,7 +21,7 @@ use haul_core::{
     units::{Size, count_text, size_text},
 };
 use haul_fleet::{
-    Board, Spec as JobSpec,
+    Board, Folder, Spec as JobSpec,
     create::create,
     files::{discard_writes, has_write},
     protocol::{Patience, WorkerId},
@@ -184,8 +184,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 }
 
 async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
-    let board = board(&args.job.job, ctx)?;
-    let spec = board.spec().await?;
+    let (board, spec) = open(&args.job, ctx).await?;
     match now(&board, &spec).await {
         Ok(Summary { complete: true, .. }) => {
             print::line("Nothing to cancel: the job is complete")?;
@@ -241,8 +240,10 @@ async fn now(board: &Board, spec: &JobSpec) -> Result<Summary> {
     Ok(Summary { silent: view.signs.keys().filter(|worker| has_ended(worker)).count(), ..summary })
 }
 
-fn board(job: &OsStr, ctx: &Context) -> Result<Board> {
-    Ok(Board::new(ctx.open_apart(job)?))
+async fn open(job: &JobArg, ctx: &Context) -> Result<(Board, JobSpec)> {
+    let folder = Folder::new(ctx.open_apart(&job.job)?);
+    let spec = folder.spec().await?;
+    Ok((Board::new(folder, &spec), spec))
 }
 
 fn number(text: &str) -> Result<(usize, usize), String> {
@@ -269,14 +270,36 @@ fn anywhere(typed: &OsStr) -> Result<String> {
 fn flags_to_keep(ctx: &Context) -> Result<Vec<String>> {
     let kept = journal::keep(&ctx.line);
     if !kept.complete {
-        return Err(usage(
-            "a flag holds a secret, which can't be written into a job: configure a remote on each machine",
-        ));
+        let secret = |word: &&OsString| !journal::keep(&["haul".into(), (*word).clone()]).complete;
+        let flag = ctx.line.iter().find(secret).and_then(|word| word.to_str()?.strip_prefix("--")?.split_once('='));
+        let flag = flag.map_or("a remote".into(), |(name, _)| format!("--{name}"));
+        return Err(usage(format!(
+            "{flag} holds a secret, which can't be written into a job: configure a remote on each machine"
+        )));
     }
     let words = journal::words(&kept.words).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let words = words.map_err(|_| usage("a job can't hold flags that aren't UTF-8"))?;
     let own = |word: &String| ["--at=", "--shards=", "--split-files-from="].iter().any(|own| word.starts_with(own));
-    Ok(words.into_iter().take_while(|word| word != "--").filter(|word| word.starts_with("--") && !own(word)).collect())
+    let kept = words.into_iter().take_while(|word| word != "--");
+    kept.filter(|word| word.starts_with("--") && !own(word)).map(flag_anywhere).collect()
+}
+
+/// Flags that name what `anywhere` takes.
+const PLACES: [&str; 3] = ["--backup-dir", "--compare-dest", "--copy-dest"];
+/// Flags that name files of the machine.
+const FILES: [&str; 4] = ["--ca-cert", "--client-cert", "--client-key", "--config"];
+
+/// A flag with its value, so that it means the same in every worker's directory.
+fn flag_anywhere(word: String) -> Result<String> {
+    let Some((flag, value)) = word.split_once('=').filter(|(_, value)| !value.is_empty()) else { return Ok(word) };
+    // `~/` is each machine's own home.
+    if FILES.contains(&flag) && !value.starts_with("~/") {
+        let path = std::path::absolute(value)?.into_os_string().into_string();
+        return path
+            .map(|path| format!("{flag}={path}"))
+            .map_err(|_| usage("a job can't hold a name that isn't UTF-8"));
+    }
+    if PLACES.contains(&flag) { Ok(format!("{flag}={}", anywhere(OsStr::new(value))?)) } else { Ok(word) }
 }
 
 /// Refuses what needs one process that sees all of the job.
@@ -349,8 +372,8 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         split_files_from: args.split_files_from.bytes().unwrap_or(0),
         made,
     };
-    let board = Board::new(at);
-    let spec = create(&board, spec, &src, args.shards as usize, job.deletes.allow_empty_source).await?;
+    let folder = Folder::new(at);
+    let spec = create(&folder, spec, &src, args.shards as usize, job.deletes.allow_empty_source).await?;
     let at = anywhere(&args.at)?;
     let number = if spec.fixed { " --worker I/N" } else { "" };
     print::line(&format!(
@@ -360,7 +383,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
     if spec.fixed {
         tracing::warn!(
             "{} keeps no conditions on writes: each worker needs a number, and what a dead one held waits until it is started again",
-            board.locator()
+            folder.locator()
         );
     }
     Ok(Outcome::Done)
@@ -415,8 +438,7 @@ fn line_of(spec: &JobSpec, ctx: &Context) -> Result<(Context, CreateArgs)> {
 }
 
 async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
-    let board = board(&args.job.job, ctx)?;
-    let spec = board.spec().await?;
+    let (board, spec) = open(&args.job, ctx).await?;
     if spec.fixed && args.worker.is_none() {
         return Err(usage(
             "the job's store keeps no conditions on writes: each worker needs a number, --worker 0/4 for the first of four",
@@ -520,8 +542,7 @@ fn exit_code(summary: &Summary) -> u8 {
 }
 
 async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
-    let board = board(&args.job.job, ctx)?;
-    let spec = board.spec().await?;
+    let (board, spec) = open(&args.job, ctx).await?;
     let summary = now(&board, &spec).await?;
     if args.json {
         print::line(&serde_json::to_string(&summary)?)?;
@@ -543,8 +564,7 @@ async fn report(args: ReportArgs, ctx: &Context) -> Result<Outcome> {
 }
 
 async fn watch(args: WatchArgs, ctx: &Context) -> Result<Outcome> {
-    let board = board(&args.job.job, ctx)?;
-    let spec = board.spec().await?;
+    let (board, spec) = open(&args.job, ctx).await?;
     let every = args.every.0.unwrap_or_default().max(Duration::from_millis(100));
     let looks = lease_of(args.lease).as_millis().div_ceil(every.as_millis());
     let mut patience = Patience::new(u32::try_from(looks).unwrap_or(u32::MAX));

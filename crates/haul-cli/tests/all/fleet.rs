@@ -11,7 +11,7 @@ use haul_testkit::{
 use std::{
     env, fs,
     io::{BufRead as _, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command},
     thread,
     time::{Duration, SystemTime},
@@ -39,6 +39,12 @@ pub(super) fn number(lab: &Lab, job: &str, of: &str) -> u64 {
     let report: serde_json::Value =
         serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {} {}", ran.out, ran.err));
     report.pointer(of).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{of} of {report}"))
+}
+
+/// What the job keeps in its directory `job`, but for its spec: a directory of the job's id.
+pub(super) fn records(lab: &Lab) -> PathBuf {
+    let spec: serde_json::Value = serde_json::from_slice(&fs::read(lab.path("job/spec")).expect("made")).unwrap();
+    lab.path("job").join(spec["id"].as_str().expect("text"))
 }
 
 fn keys(sim: &Cloudsim, bucket: &str) -> Vec<String> {
@@ -118,7 +124,7 @@ fn twenty_workers_on_a_shared_folder_keep_what_one_run_keeps() {
     let made = lab.haul(&["fleet", "create", "src", "dst", "--sync", "-a", "--at", "@job", "--shards", "30"]).ok();
     assert!(made.out.starts_with("Created a job of "), "{}", made.out);
     let mut workers: Vec<Child> = (0..20).map(|_| worker(&lab, "@job", &[])).collect();
-    assert!(until(|| fs::read_dir(lab.path("job/shards")).is_ok_and(|shards| shards.count() > 3)));
+    assert!(until(|| fs::read_dir(records(&lab).join("shards")).is_ok_and(|shards| shards.count() > 3)));
     kill(workers.remove(7));
     kill(workers.remove(3));
     for worker in workers {
@@ -272,6 +278,12 @@ fn what_one_process_must_see_whole_is_refused() {
     assert!(one.err.contains("src/a is one file: use copy for that"), "{}", one.err);
     let secret = lab.haul(&["fleet", "create", ":s3,secret_access_key=hunter2:b", "@dst", "--at", "@job"]);
     assert!(secret.code != 0 && !lab.path("job").exists(), "{}", secret.err);
+    for (flag, value) in [("--header", "Authorization: Bearer hunter2"), ("--sftp-ssh", "sshpass -p hunter2 ssh h")] {
+        let ran = lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job", flag, value]).code(2);
+        let says =
+            format!("{flag} holds a secret, which can't be written into a job: configure a remote on each machine");
+        assert!(ran.err.contains(&says) && !lab.path("job").exists(), "{}", ran.err);
+    }
     let none = lab.haul(&["fleet", "work", "@nothing"]).code(4);
     assert!(none.err.contains("there is no job of haul fleet at "), "{}", none.err);
     fs::create_dir(lab.path("empty")).unwrap();
@@ -348,11 +360,63 @@ fn a_job_that_nobody_understands_is_cancelled_with_a_warning() {
     let lab = Lab::new(HAUL);
     folder::write(&lab.path("src/a"), b"a", 1);
     lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job"]).ok();
-    folder::write(&lab.path("job/shards/000000/0000000001"), b"<", 1);
+    folder::write(&records(&lab).join("shards/000000/0000000001"), b"<", 1);
     let ran = lab.haul(&["fleet", "cancel", "@job"]).code(0);
     assert_eq!(ran.out, "Cancelled: workers stop at their next look at the job\n");
     assert!(ran.err.contains("Parts of a large file may still be at the destination: "), "{}", ran.err);
-    assert!(lab.path("job/cancelled").exists());
+    assert!(records(&lab).join("cancelled").exists());
+}
+
+#[test]
+fn a_worker_of_a_job_that_was_purged_does_nothing_of_the_next_one_in_its_directory() {
+    let lab = Lab::new(HAUL);
+    for n in 0..30_u64 {
+        folder::write(&lab.path(&format!("A/{n:02}")), &[b'a'; 300_000], n);
+        folder::write(&lab.path(&format!("B/{n:02}")), b"other", n);
+    }
+    lab.haul(&["fleet", "create", "--bwlimit=1M", "--shards=4", "@A", "@dstA", "--at=@job"]).ok();
+    let first = worker(&lab, "@job", &[]);
+    let watch = lab.start(&["fleet", "watch", "@job", "--every=100ms"]);
+    assert!(until(|| fs::read_dir(lab.path("dstA")).is_ok_and(|files| files.count() > 3)));
+    // What its worker writes meanwhile may stay.
+    lab.haul(&["purge", "@job"]);
+    lab.haul(&["fleet", "create", "--shards=4", "@B", "@dstB", "--at=@job"]).ok();
+    for ended in [first, watch] {
+        let ended = lab.end(ended).code(4);
+        assert!(ended.err.contains("removed"), "{} {}", ended.out, ended.err);
+    }
+    assert!(fs::read_dir(lab.path("dstA")).unwrap().count() < 30, "it went on to the end");
+    let report = lab.haul(&["fleet", "report", "@job"]).code(5);
+    assert!(report.out.contains(" 0 leased, 0 workers; 0 transferred "), "{}", report.out);
+    lab.end(worker(&lab, "@job", &[])).code(0);
+    lab.haul(&["check", "@B", "@dstB"]).ok();
+    assert_eq!(number(&lab, "@job", "/outcome/transfers"), 30);
+}
+
+#[test]
+fn directories_in_flags_are_those_of_where_the_job_was_created() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("A/new"), b"new", 1);
+    folder::write(&lab.path("A/known"), b"known", 1);
+    folder::write(&lab.path("before/known"), b"known", 1);
+    folder::write(&lab.path("dst/new"), b"replaced", 1);
+    folder::write(&lab.path("dst/extra"), b"deleted", 1);
+    fs::create_dir(lab.path("elsewhere")).unwrap();
+    let flags = ["--backup-dir=bak", "--compare-dest=before", "--copy-dest=before", "--client-cert=own.pem"];
+    let line = [&["fleet", "create", "--sync", "--shards=1", "A", "dst", "--at=job"], &flags[..3]].concat();
+    let created = |line: &[&str]| lab.haul_command(line).current_dir(lab.path("")).output().unwrap();
+    let made = created(&line);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut worker = lab.haul_command(&["fleet", "work", lab.path("job").to_str().unwrap()]);
+    assert!(worker.current_dir(lab.path("elsewhere")).output().unwrap().status.success());
+    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert_eq!([read("bak/new"), read("bak/extra")], ["replaced", "deleted"]);
+    assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
+    assert!(!lab.path("dst/known").exists(), "it is in the other directory already");
+    // So are files that go with connections.
+    assert!(created(&["fleet", "create", "A", "dst", "--at=other", flags[3]]).status.success());
+    let spec = read("other/spec");
+    assert!(spec.contains(&format!("--client-cert={}", lab.path("own.pem").display())), "{spec}");
 }
 
 #[test]
@@ -366,7 +430,7 @@ fn a_record_that_nobody_can_read_is_one_error_and_all_else_goes_on() {
     }
     lab.haul(&["fleet", "create", "@src", "@dst", "--at=@job", "--shards=40"]).ok();
     for shard in 0..23 {
-        folder::write(&lab.path(&format!("job/shards/{shard:06}/0000000001")), b"", 1);
+        folder::write(&records(&lab).join(format!("shards/{shard:06}/0000000001")), b"", 1);
     }
     let many = lab.haul(&["fleet", "report", "@job"]).code(5);
     assert!(
@@ -376,10 +440,13 @@ fn a_record_that_nobody_can_read_is_one_error_and_all_else_goes_on() {
     );
     fs::remove_dir_all(lab.path("job")).unwrap();
     lab.haul(&["fleet", "create", "@src", "@dst", "--sync", "--at=@job", "--shards=4"]).ok();
-    folder::write(&lab.path("job/shards/000001/0000000001"), b"", 1);
+    let id = records(&lab).file_name().unwrap().to_str().unwrap().to_owned();
+    folder::write(&records(&lab).join("shards/000001/0000000001"), b"", 1);
     let running = lab.haul(&["fleet", "report", "@job"]).code(5);
     assert!(
-        running.out.contains("  the record shards/000001/0000000001 can't be read: it can't be understood: "),
+        running
+            .out
+            .contains(&format!("  the record {id}/shards/000001/0000000001 can't be read: it can't be understood: ")),
         "{}",
         running.out
     );
@@ -389,7 +456,7 @@ fn a_record_that_nobody_can_read_is_one_error_and_all_else_goes_on() {
     let first = lab.end(first).code(0);
     let told = [first.err, second.err].concat();
     assert_eq!(
-        told.matches(" (shard 000001): its record can't be read: shards/000001/0000000001: ").count(),
+        told.matches(&format!(" (shard 000001): its record can't be read: {id}/shards/000001/0000000001: ")).count(),
         1,
         "{told}"
     );

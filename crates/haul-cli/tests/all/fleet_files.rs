@@ -1,7 +1,7 @@
 //! One large file by many workers of `haul fleet`: from disks and buckets to others, with a worker that is killed, one that sleeps,
 //! a source that changes and a job that is cancelled in the middle. What they do together is what one run does.
 
-use super::fleet::{kill, number, signal, worker};
+use super::fleet::{kill, number, records, signal, worker};
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder,
@@ -49,7 +49,7 @@ fn slower(lab: &Lab, count: usize) -> Vec<Child> {
 
 /// Ranges that are done so far: shards of the third generation.
 fn ranges(lab: &Lab) -> usize {
-    let done = fs::read_dir(lab.path("job/done")).into_iter().flatten();
+    let done = fs::read_dir(records(lab).join("done")).into_iter().flatten();
     done.filter(|entry| entry.as_ref().is_ok_and(|e| e.file_name().to_string_lossy().matches('~').count() == 2)).count()
 }
 
@@ -188,15 +188,15 @@ fn a_source_that_changes_on_the_way_is_an_error_and_leaves_nothing() {
 
 /// As if whoever made the large file visible had been killed before it wrote that down.
 fn forget_the_end(lab: &Lab) {
-    let shards = fs::read_dir(lab.path("job/shards")).unwrap();
+    let shards = fs::read_dir(records(lab).join("shards")).unwrap();
     let names: Vec<String> = shards.map(|shard| shard.unwrap().file_name().into_string().unwrap()).collect();
     let range = names.iter().find(|name| name.matches('~').count() == 2).expect("a range");
     let (file, _) = range.rsplit_once('~').unwrap();
-    let records = fs::read_dir(lab.path(&format!("job/shards/{file}"))).unwrap();
-    let last = records.map(|record| record.unwrap().path()).max().unwrap();
+    let all = fs::read_dir(records(lab).join("shards").join(file)).unwrap();
+    let last = all.map(|record| record.unwrap().path()).max().unwrap();
     assert!(fs::read_to_string(&last).unwrap().contains("\"state\":\"done\""));
     fs::remove_file(last).unwrap();
-    fs::remove_file(lab.path(&format!("job/done/{file}"))).unwrap();
+    fs::remove_file(records(lab).join("done").join(file)).unwrap();
 }
 
 #[test]

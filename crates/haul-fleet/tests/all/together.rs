@@ -11,7 +11,7 @@ use haul_core::{
     part::KeyRange,
 };
 use haul_fleet::{
-    Board, Spec,
+    Board, Folder, Spec,
     create::create,
     cuts::cuts,
     files::has_write,
@@ -68,7 +68,7 @@ async fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
 struct World {
     src: Arc<dyn Store>,
     dst: Arc<dyn Store>,
-    board: Board,
+    folder: Folder,
 }
 
 impl World {
@@ -83,7 +83,7 @@ impl World {
                 put(&dst, &format!("d{}/{n:04}.old", n / 100), "older").await;
             }
         }
-        World { src, dst, board: Board::new(memory(conditional)) }
+        World { src, dst, folder: Folder::new(memory(conditional)) }
     }
 
     fn spec(&self) -> Spec {
@@ -107,8 +107,12 @@ impl World {
         }
     }
 
+    fn board(&self) -> Board {
+        Board::new(self.folder.clone(), &self.spec())
+    }
+
     async fn create(&self, pieces: usize) -> Result<Spec> {
-        create(&self.board, self.spec(), &self.src, pieces, false).await
+        create(&self.folder, self.spec(), &self.src, pieces, false).await
     }
 
     fn worker(&self, name: &str, spec: &Spec, sink: Arc<dyn Sink>) -> Worker {
@@ -128,7 +132,7 @@ impl World {
         };
         Worker {
             me: WorkerId(name.into()),
-            board: self.board.clone(),
+            board: Board::new(self.folder.clone(), spec),
             spec: spec.clone(),
             job: Job::new(Verb::Sync),
             cx,
@@ -142,8 +146,8 @@ impl World {
     }
 
     async fn summary(&self, spec: &Spec) -> Summary {
-        let view = self.board.look().await.unwrap();
-        summary(spec, &view, &records(&self.board, spec, &view, &mut BTreeMap::new()).await.unwrap())
+        let view = self.board().look().await.unwrap();
+        summary(spec, &view, &records(&self.board(), spec, &view, &mut BTreeMap::new()).await.unwrap())
     }
 
     async fn check(&self, spec: &Spec) {
@@ -168,7 +172,7 @@ async fn four_workers_do_what_one_run_does() {
         assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
     }
     world.check(&spec).await;
-    assert!(world.board.look().await.unwrap().signs.is_empty(), "they took their signs away");
+    assert!(world.board().look().await.unwrap().signs.is_empty(), "they took their signs away");
     let late = world.worker("late", &spec, silent()).work().await;
     assert!(matches!(late, Ok(Ended::NothingLeft(_))));
 }
@@ -285,18 +289,69 @@ async fn a_job_is_made_once_and_not_to_empty_a_destination() {
     let world = World::new(true).await;
     world.create(2).await.unwrap();
     assert_eq!(world.create(2).await.unwrap_err().kind(), ErrorKind::Exists);
-    let empty = World { src: memory(true), board: Board::new(memory(true)), ..world };
+    let empty = World { src: memory(true), folder: Folder::new(memory(true)), ..world };
     assert_eq!(empty.create(2).await.unwrap_err().kind(), ErrorKind::Limit);
-    assert!(!empty.board.look().await.unwrap().is_job);
+    assert_eq!(empty.folder.spec().await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[tokio::test]
 async fn a_cancelled_job_stops_its_workers() {
     let world = World::new(true).await;
     let spec = world.create(4).await.unwrap();
-    world.board.cancel().await.unwrap();
+    world.board().cancel().await.unwrap();
     assert!(matches!(world.worker("w", &spec, silent()).work().await, Ok(Ended::Cancelled)));
     assert!(world.summary(&spec).await.cancelled);
+}
+
+/// Empties a store at once: one in memory needs no waiting.
+fn purge(store: &Arc<dyn Store>) {
+    let all = tree(store).now_or_never().expect("memory answers at once");
+    let keys = all.keys().map(|key| (Key::new(key), None)).collect();
+    store.delete(keys).now_or_never().expect("memory answers at once").into_iter().collect::<Result<()>>().unwrap();
+}
+
+/// A worker of a job that was removed, with another made in its place: it writes nothing of the other, does no more than what was
+/// under way, and ends.
+#[tokio::test]
+async fn a_worker_of_a_job_that_was_removed_does_nothing_of_the_next_one_there() {
+    let job = memory(true);
+    let world = World { folder: Folder::new(job.clone()), ..World::new(true).await };
+    let spec = world.create(4).await.unwrap();
+    let next = World { src: memory(true), dst: memory(true), folder: world.folder.clone() };
+    for n in 0..50 {
+        put(&next.src, &format!("d{}/{n:04}", n / 10), "other").await;
+    }
+    let next_spec = Spec { id: "2".into(), cuts: spec.cuts.clone(), finish: false, ..next.spec() };
+    let (seen, place, made) = (AtomicUsize::new(0), job.clone(), next_spec.clone());
+    let folder = world.folder.clone();
+    let sink = On(move |event: &Event| {
+        if !matches!(event, Event::Decided { .. }) {
+            return;
+        }
+        match seen.fetch_add(1, Relaxed) {
+            20 => {
+                purge(&place);
+                let made = folder.make(&mut made.clone()).now_or_never().expect("memory answers at once");
+                assert!(made.unwrap());
+            }
+            // Slow, so that a look comes before the end.
+            21.. => std::thread::sleep(Duration::from_millis(5)),
+            _ => {}
+        }
+    });
+    let worker = world.worker("late", &spec, Arc::new(sink));
+    let error = worker.work().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert!(error.message().ends_with(" was removed"), "{error}");
+    let left = tree(&world.dst).await;
+    assert!(left.keys().any(|key| key.ends_with(".old")), "it deleted in a job that was removed");
+    assert!(left.len() < tree(&world.src).await.len(), "it went on to the end");
+    // The other's worker finds nothing done.
+    let view = Board::new(next.folder.clone(), &next_spec).look().await.unwrap();
+    assert!(view.latest.is_empty() && view.done.is_empty() && view.signs.is_empty(), "{view:?}");
+    let ended = next.worker("next", &next_spec, silent()).work().await;
+    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    assert_eq!(tree(&next.dst).await, tree(&next.src).await);
 }
 
 #[tokio::test]
@@ -344,12 +399,12 @@ async fn put_large(store: &Arc<dyn Store>, key: &str, first: u8) {
 
 /// A world with a large file among small ones; its spec splits it.
 async fn large_world() -> (World, Spec) {
-    let world = World { src: in_parts(), dst: in_parts(), board: Board::new(memory(true)) };
+    let world = World { src: in_parts(), dst: in_parts(), folder: Folder::new(memory(true)) };
     put_large(&world.src, "d/large", 1).await;
     put(&world.src, "d/a", "small").await;
     put(&world.src, "e", "small").await;
     let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
-    let spec = create(&world.board, spec, &world.src, 2, false).await.unwrap();
+    let spec = create(&world.folder, spec, &world.src, 2, false).await.unwrap();
     (world, spec)
 }
 
@@ -410,9 +465,9 @@ async fn ranges_of_a_large_file_are_everybodys() {
 #[tokio::test]
 async fn who_has_nothing_to_do_yet_looks_for_ranges_long_before_the_next_sign_of_life() {
     let (world, _) = large_world().await;
-    let world = World { board: Board::new(memory(true)), ..world };
+    let world = World { folder: Folder::new(memory(true)), ..world };
     let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
-    let spec = create(&world.board, spec, &world.src, 1, false).await.unwrap();
+    let spec = create(&world.folder, spec, &world.src, 1, false).await.unwrap();
     let senders = Arc::new(Mutex::new(BTreeSet::new()));
     let workers = (0..2).map(|n| {
         let senders = senders.clone();
@@ -456,9 +511,9 @@ async fn a_large_file_that_is_proved_by_a_hash_of_the_whole_goes_by_one_worker()
     let (world, _) = large_world().await;
     let src: Arc<dyn Store> = Arc::new(MemStore::new().with_caps(|caps| caps.domain = None));
     put_large(&src, "d/large", 1).await;
-    let world = World { src, board: Board::new(memory(true)), ..world };
+    let world = World { src, folder: Folder::new(memory(true)), ..world };
     let spec = Spec { split_files_from: PART as u64, ..world.spec() };
-    let spec = create(&world.board, spec, &world.src, 2, false).await.unwrap();
+    let spec = create(&world.folder, spec, &world.src, 2, false).await.unwrap();
     let ended = with_metadata(world.worker("w", &spec, silent())).work().await;
     assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
     let Summary { outcome, .. } = world.summary(&spec).await;
@@ -483,12 +538,12 @@ async fn a_cancelled_job_leaves_no_write_behind() {
     let (cancels, sink) = asks_after(6);
     let cancel = async {
         cancels.cancelled().await;
-        world.board.cancel().await.unwrap();
+        world.board().cancel().await.unwrap();
     };
     let (ended, ()) = futures::join!(world.worker("w", &spec, sink).work(), cancel);
     assert!(matches!(ended, Ok(Ended::Cancelled)), "{ended:?}");
-    let view = world.board.look().await.unwrap();
-    let records = records(&world.board, &spec, &view, &mut BTreeMap::new()).await.unwrap();
+    let view = world.board().look().await.unwrap();
+    let records = records(&world.board(), &spec, &view, &mut BTreeMap::new()).await.unwrap();
     let large = records.values().find(|record| has_write(record)).expect("it was begun");
     let Rest::File(file) = &large.rest else { panic!() };
     let about: serde_json::Value = serde_json::from_str(&file.about).unwrap();
@@ -548,7 +603,7 @@ async fn a_worker_that_lost_its_lease_does_not_condemn_a_file() {
     }
     put(&other, "d/a", "small").await;
     put(&other, "e", "small").await;
-    let (stop, board) = (Cancel::default(), world.board.clone());
+    let (stop, board) = (Cancel::default(), world.board());
     let asks = stop.clone();
     let sink = On(move |event: &Event| {
         if matches!(event, Event::Begun { step, .. } if *step > 1 << 48) && !asks.is_cancelled() {
@@ -563,12 +618,12 @@ async fn a_worker_that_lost_its_lease_does_not_condemn_a_file() {
             asks.cancel();
         }
     });
-    let zombie = World { src: other, dst: world.dst.clone(), board: world.board.clone() };
+    let zombie = World { src: other, dst: world.dst.clone(), folder: world.folder.clone() };
     let zombie = zombie.worker("zombie", &spec, Arc::new(sink));
     let settings = Settings { interval: Duration::from_secs(600), shards: 1, ..zombie.settings.clone() };
     let ended = Worker { settings, stop, ..zombie }.work().await;
     assert!(matches!(ended, Ok(Ended::Stopped)), "{ended:?}");
-    assert!(world.board.look().await.unwrap().failed.is_empty());
+    assert!(world.board().look().await.unwrap().failed.is_empty());
     assert!(work_on(&world, &spec, "taker").await > 0);
     let outcome = world.summary(&spec).await.outcome;
     assert_eq!((outcome.transfers, outcome.error_count), (3, 0), "{outcome:?}");
@@ -581,7 +636,7 @@ async fn a_worker_that_lost_its_lease_removes_no_write() {
     put(&world.dst, "d/a", "small").await;
     put(&world.dst, "e", "small").await;
     // It can't finish the file. Before it gives it up, another worker takes it over.
-    let (stop, board) = (Cancel::default(), world.board.clone());
+    let (stop, board) = (Cancel::default(), world.board());
     let asks = stop.clone();
     let sink = On(move |event: &Event| {
         if matches!(event, Event::Retried { .. }) {
@@ -612,8 +667,8 @@ async fn a_worker_that_lost_its_lease_removes_no_write() {
 async fn a_file_whose_ranges_were_left_out_says_so() {
     let (world, spec) = large_world().await;
     begin(&world, &spec).await;
-    let of = ranges(&world.board, State::Open).await[0].id.parent().unwrap();
-    world.board.note_failed(&of).await.unwrap();
+    let of = ranges(&world.board(), State::Open).await[0].id.parent().unwrap();
+    world.board().note_failed(&of).await.unwrap();
     work_on(&world, &spec, "").await;
     let outcome = world.summary(&spec).await.outcome;
     assert_eq!((outcome.transfers, outcome.error_count), (2, 1), "{outcome:?}");
@@ -626,13 +681,13 @@ async fn a_record_of_a_range_that_makes_no_sense_is_an_error_of_its_file_alone()
     for (was, is) in [("\"part_size\":1048576", "\"part_size\":0"), ("{", "<")] {
         let (world, spec) = large_world().await;
         begin(&world, &spec).await;
-        let mut range = ranges(&world.board, State::Open).await.swap_remove(0);
+        let mut range = ranges(&world.board(), State::Open).await.swap_remove(0);
         range.number += 1;
         let Rest::File(file) = &mut range.record.rest else { panic!() };
         let about = file.about.replacen(was, is, 1);
         assert!(about != file.about, "{about}");
         file.about = about;
-        assert!(world.board.write(&range).await.unwrap());
+        assert!(world.board().write(&range).await.unwrap());
         work_on(&world, &spec, "").await;
         let outcome = world.summary(&spec).await.outcome;
         assert_eq!((outcome.transfers, outcome.error_count), (2, 1), "{outcome:?}");
@@ -642,7 +697,7 @@ async fn a_record_of_a_range_that_makes_no_sense_is_an_error_of_its_file_alone()
 
 /// Writes what no worker writes into a job's directory.
 async fn spoil(board: &Arc<dyn Store>, id: &str, number: u64) {
-    put(board, &format!("shards/{id}/{number:010}"), "{").await;
+    put(board, &format!("1/shards/{id}/{number:010}"), "{").await;
 }
 
 /// Has a worker that waits for no lease long do what is left; the lines of errors that it tells.
@@ -664,7 +719,7 @@ async fn ends(world: &World, spec: &Spec) -> Vec<String> {
 #[tokio::test]
 async fn a_shard_whose_record_cannot_be_read_is_given_up_and_keeps_what_was_counted() {
     let job = memory(true);
-    let world = World { board: Board::new(job.clone()), ..World::new(true).await };
+    let world = World { folder: Folder::new(job.clone()), ..World::new(true).await };
     let spec = world.create(4).await.unwrap();
     let (id, range) = spec.shards().swap_remove(1);
     let first = Lease { id: id.clone(), number: 0, record: Record::first(&WorkerId(String::new()), Rest::Keys(range)) };
@@ -672,7 +727,7 @@ async fn a_shard_whose_record_cannot_be_read_is_given_up_and_keeps_what_was_coun
     let held = first.claimed(&WorkerId("dead".into()));
     let back = held.with(Progress::GivesBack(None, outcome, Vec::new()));
     for record in [held, back] {
-        assert!(world.board.write(&record).await.unwrap());
+        assert!(world.board().write(&record).await.unwrap());
     }
     spoil(&job, &id.0, 3).await;
     spoil(&job, &id.0, 4).await;
@@ -681,7 +736,7 @@ async fn a_shard_whose_record_cannot_be_read_is_given_up_and_keeps_what_was_coun
     assert!(complete && outcome.error_count == 1 && outcome.transfers > 7, "{outcome:?}");
     assert_eq!(outcome.errors, told);
     assert!(
-        told[0].contains(" (shard 000001): its record can't be read: shards/000001/0000000004: read: "),
+        told[0].contains(" (shard 000001): its record can't be read: 1/shards/000001/0000000004: read: "),
         "{told:?}"
     );
     let (src, dst) = (tree(&world.src).await, tree(&world.dst).await);
@@ -695,10 +750,10 @@ async fn a_shard_whose_record_cannot_be_read_is_given_up_and_keeps_what_was_coun
 #[tokio::test]
 async fn what_a_done_shard_came_to_is_an_error_where_it_cannot_be_read() {
     let job = memory(true);
-    let world = World { board: Board::new(job.clone()), ..World::new(true).await };
+    let world = World { folder: Folder::new(job.clone()), ..World::new(true).await };
     let spec = world.create(4).await.unwrap();
     ends(&world, &spec).await;
-    let last = world.board.look().await.unwrap().latest[&ShardId::first(2)];
+    let last = world.board().look().await.unwrap().latest[&ShardId::first(2)];
     spoil(&job, "000002", last).await;
     assert!(ends(&world, &spec).await.is_empty());
     let Summary { complete, outcome, .. } = world.summary(&spec).await;
@@ -712,15 +767,15 @@ async fn a_large_file_of_which_a_record_cannot_be_read_leaves_nothing_behind() {
     for of_file in [true, false] {
         let (mut world, _) = large_world().await;
         let job = memory(true);
-        world.board = Board::new(job.clone());
+        world.folder = Folder::new(job.clone());
         let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
-        let spec = create(&world.board, spec, &world.src, 2, false).await.unwrap();
+        let spec = create(&world.folder, spec, &world.src, 2, false).await.unwrap();
         begin(&world, &spec).await;
-        let begun = files(&world.board, State::Open, |stage| *stage == Stage::Begun).await.swap_remove(0);
+        let begun = files(&world.board(), State::Open, |stage| *stage == Stage::Begun).await.swap_remove(0);
         let Rest::File(file) = &begun.record.rest else { panic!() };
         let about: serde_json::Value = serde_json::from_str(&file.about).unwrap();
         let token: Vec<u8> = serde_json::from_value(about["token"].clone()).unwrap();
-        let lease = if of_file { begun } else { ranges(&world.board, State::Open).await.swap_remove(0) };
+        let lease = if of_file { begun } else { ranges(&world.board(), State::Open).await.swap_remove(0) };
         spoil(&job, &lease.id.0, lease.number + 1).await;
         let told = ends(&world, &spec).await;
         let Summary { complete, outcome, .. } = world.summary(&spec).await;
@@ -743,7 +798,7 @@ async fn a_shard_over_which_workers_die_is_given_up_in_the_end() {
         let mut lease = Lease { id, number: 0, record: Record::first(&WorkerId(String::new()), Rest::Keys(range)) };
         for n in 0..deaths {
             lease = lease.claimed(&WorkerId(format!("dead {n}")));
-            assert!(world.board.write(&lease).await.unwrap());
+            assert!(world.board().write(&lease).await.unwrap());
         }
         let told = ends(&world, &spec).await;
         let Summary { complete, outcome, .. } = world.summary(&spec).await;
@@ -763,12 +818,12 @@ async fn interruptions_use_up_no_tries_of_a_range() {
         put(&world.dst, "d/a", "small").await;
         put(&world.dst, "e", "small").await;
         begin(&world, &spec).await;
-        for mut range in ranges(&world.board, State::Open).await {
+        for mut range in ranges(&world.board(), State::Open).await {
             for n in 0..30 {
                 let held = range.claimed(&WorkerId("interrupted".into()));
                 let back = Progress::GivesBack(None, Outcome::default(), Vec::new());
                 range = held.with(if n < failures { Progress::Fails } else { back });
-                assert!(world.board.write(&held).await.unwrap() && world.board.write(&range).await.unwrap());
+                assert!(world.board().write(&held).await.unwrap() && world.board().write(&range).await.unwrap());
             }
         }
         let busy = Fault::Fail(ErrorKind::Busy, Retry::Backoff);

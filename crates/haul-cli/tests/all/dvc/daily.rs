@@ -4,7 +4,7 @@ use super::site::{Site, UP_TO_DATE, names};
 use haul_testkit::lab::until;
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     process::Stdio,
 };
 
@@ -191,6 +191,71 @@ fn what_lies_behind_a_symlink_does_not_become_the_caches_own() {
         site.haul(&["dvc", "checkout"]).ok();
         assert_eq!(fs::read(site.repo.join("data/l")).unwrap(), b"somebody's");
     }
+}
+
+#[test]
+fn an_executable_file_stays_one_whatever_links_the_cache_uses() {
+    for links in ["hardlink", "symlink"] {
+        let site = Site::new();
+        let config = fs::read_to_string(site.repo.join(".dvc/config")).unwrap();
+        site.set_config(&format!("{config}[cache]\n    type = {links}\n"));
+        for path in ["run.sh", "data/run.sh"] {
+            site.write(path, format!("#!/bin/sh {path}\n").as_bytes());
+            fs::set_permissions(site.repo.join(path), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        site.haul(&["dvc", "add", "run.sh", "data"]).ok();
+        for path in ["run.sh", "data/run.sh"] {
+            let facts = fs::symlink_metadata(site.repo.join(path)).unwrap();
+            let mode = facts.permissions().mode() & 0o777;
+            assert!(facts.is_file() && facts.nlink() == 1 && mode == 0o755, "{links}: {path}: {mode:o}");
+        }
+        for name in names(&site.repo.join(".dvc/cache")) {
+            let facts = fs::symlink_metadata(site.repo.join(".dvc/cache").join(&name)).unwrap();
+            assert!(facts.is_file() && facts.permissions().mode() & 0o777 == 0o444, "{links}: {name}");
+        }
+        assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE);
+    }
+}
+
+/// What a power cut may leave of a file that wasn't on the disk yet: its name and mode without its content.
+#[test]
+fn content_that_was_cut_off_in_the_cache_is_not_taken_for_whole() {
+    let site = Site::new();
+    site.write("a", b"data\n");
+    site.haul(&["dvc", "add", "a"]).ok();
+    let cached = names(&site.repo.join(".dvc/cache"));
+    let cached = site.repo.join(".dvc/cache").join(cached.iter().find(|name| name.contains("files/md5/")).unwrap());
+    let cut = || {
+        fs::set_permissions(&cached, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(&cached, "").unwrap();
+        fs::set_permissions(&cached, fs::Permissions::from_mode(0o444)).unwrap();
+    };
+    cut();
+    let ran = site.haul(&["dvc", "status"]).ok();
+    assert!(ran.out.contains("not in cache:       a"), "{}", ran.out);
+    for again in ["its state is known", "it is hashed anew"] {
+        site.haul(&["dvc", "add", "a"]).ok();
+        cut();
+        if again != "its state is known" {
+            site.write("a", b"data\n");
+        }
+        site.haul(&["dvc", "add", "a"]).ok();
+        assert_eq!(fs::read(&cached).unwrap(), b"data\n", "{again}");
+    }
+    cut();
+    fs::remove_file(site.repo.join("a")).unwrap();
+    let ran = site.haul(&["dvc", "checkout"]);
+    assert!(ran.code != 0 && ran.err.contains("isn't cached; run haul dvc pull"), "{} {}", ran.out, ran.err);
+    assert!(!site.repo.join("a").exists());
+    // A file of the workspace isn't given up for such a one.
+    site.write("a", b"data\n");
+    site.haul(&["dvc", "add", "a"]).ok();
+    site.write("a", b"other\n");
+    site.haul(&["dvc", "add", "a"]).ok();
+    site.write("a", b"data\n");
+    cut();
+    site.haul(&["dvc", "checkout"]).code(6);
+    assert_eq!(fs::read(site.repo.join("a")).unwrap(), b"data\n");
 }
 
 #[test]
