@@ -117,6 +117,8 @@ pub struct Rules {
     pub append: bool,
     /// Times of symlinks don't count.
     pub omit_link_times: bool,
+    /// Symlinks of one size and time are the same only if they lead to the same.
+    pub reads_links: bool,
     /// Files of one size that share no hash count as the same bytes.
     pub refresh_times: bool,
     /// The source of what is the same is deleted: more must be equal than the size, unless the user says that it is enough, and its
@@ -148,6 +150,7 @@ impl Rules {
             times: job.compare.times,
             append: job.existing.append.is_some(),
             omit_link_times: job.attributes.omit_link_times.is_some(),
+            reads_links: job.moves(),
             refresh_times: job.compare.refresh_times,
             moves: job.moves(),
         }
@@ -216,7 +219,15 @@ pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashA
     match rules.compare {
         CompareBy::SizeOnly => Verdict::Same(Reason::Size),
         CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
-        _ => by_time(src, dst, rules, asked, hash),
+        _ => by_target(by_time(src, dst, rules, asked, hash), src, rules, hash),
+    }
+}
+
+/// Where a symlink leads is all that it holds, in a few bytes; many are made at one time, and their targets are often of one length.
+fn by_target(verdict: Verdict, src: &Entry, rules: &Rules, hash: HashAnswer) -> Verdict {
+    match verdict {
+        Verdict::Same(Reason::Mtime | Reason::Size) if src.is_symlink() && rules.reads_links => by_hash(hash, verdict),
+        verdict => verdict,
     }
 }
 
@@ -302,7 +313,10 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     if within(a, b, window) {
         return match rules.compare {
             CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
-            _ => known_to_differ(src, dst, rules).unwrap_or(Verdict::Same(Reason::Size)),
+            _ => {
+                let same = known_to_differ(src, dst, rules).unwrap_or(Verdict::Same(Reason::Size));
+                by_target(same, src, rules, hash)
+            }
         };
     }
     same_bytes_other_time(rules, hash)
@@ -731,6 +745,25 @@ mod tests {
         assert_eq!(say(&src, &dst, &moves), asks, "the source of a move is its only copy");
         let (a, b) = (Entry { hashes: hash(1), ..src }, Entry { hashes: hash(2), ..dst });
         assert_eq!(say(&a, &b, &made(20)), asks, "hashes that differ are believed");
+    }
+
+    #[test]
+    fn symlinks_are_the_same_if_they_lead_to_the_same() {
+        let link = |secs| Entry { kind: Kind::Symlink, ..at(3, Some(secs)) };
+        for update in [false, true] {
+            let mut job = Job::new(Verb::Move);
+            job.existing.update = update;
+            let mut r = rules(&job);
+            let say = |r: &Rules, hash| compare(&link(10), &link(10), r, true, hash);
+            assert_eq!(say(&r, HashAnswer::NotAsked), Verdict::Ask(Need::Hash));
+            let known = |same| HashAnswer::Known(Algo::Blake3, same);
+            assert_eq!(say(&r, known(false)), Verdict::Differ(Reason::Hash(Algo::Blake3)));
+            assert_eq!(say(&r, known(true)), Verdict::Same(Reason::Hash(Algo::Blake3)));
+            r.reads_links = false;
+            assert!(matches!(say(&r, HashAnswer::NotAsked), Verdict::Same(_)));
+            r = Rules { reads_links: true, compare: CompareBy::SizeOnly, ..r };
+            assert_eq!(say(&r, HashAnswer::NotAsked), Verdict::Same(Reason::Size));
+        }
     }
 
     #[test]

@@ -153,25 +153,32 @@ async fn in_pieces(file: Arc<File>, range: Range<u64>, algos: &[Algo], threads: 
 }
 
 /// The hashes of `entry`'s content: those that `known` has of exactly this state of the file, else by reading, which `known` then
-/// remembers. Without `known` as [`read_and_hash`], but that the inode may have been given other attributes since it was listed: another name of the
-/// same file gets them in the same job.
+/// remembers. Without `known` as [`read_and_hash`], but that the inode may have been given other times and attributes since it was listed:
+/// other names of the same file get them in the same job.
 pub async fn known_or_read(
     known: Option<&FileHashes>,
     store: &Arc<dyn Store>,
     entry: &Entry,
     algos: &[Algo],
 ) -> Result<Hashes> {
-    match of_version(known, store, entry, algos).await {
-        Err(error) if error.kind() == ErrorKind::Changed && store.caps().cheap_reads => {
-            let now = store.stat(&entry.key).await?;
-            match (now.size, now.mtime) == (entry.size, entry.mtime) {
-                true => of_version(known, store, &now, algos).await,
-                false => Err(error),
+    let mut hashes = of_version(known, store, entry, algos).await;
+    for _ in 0..MORE_NAMES {
+        match hashes {
+            Err(error) if error.kind() == ErrorKind::Changed && store.caps().cheap_reads => {
+                let now = store.stat(&entry.key).await?;
+                if now.size != entry.size {
+                    return Err(error);
+                }
+                hashes = of_version(known, store, &now, algos).await;
             }
+            hashes => return hashes,
         }
-        hashes => hashes,
     }
+    hashes
 }
+
+/// How often a file is read again at most whose other names get attributes meanwhile.
+const MORE_NAMES: usize = 3;
 
 async fn of_version(
     known: Option<&FileHashes>,
@@ -256,7 +263,9 @@ pub async fn compare(
     b: (&Arc<dyn Store>, &Entry),
 ) -> Result<HashAnswer> {
     let (cheap_a, cheap_b) = (a.0.caps().cheap_reads, b.0.caps().cheap_reads);
-    if cheap_a && cheap_b {
+    let links = [a.1, b.1].iter().all(|entry| entry.is_symlink() && entry.hashes.is_empty());
+    // What hashes files where they lie would hash what a symlink leads to.
+    if cheap_a && cheap_b || links {
         let algo = [Algo::Blake3];
         let (x, y) = futures::try_join!(known_or_read(kept, a.0, a.1, &algo), known_or_read(kept, b.0, b.1, &algo))?;
         return Ok(answer(&x, &y));

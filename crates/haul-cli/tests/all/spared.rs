@@ -233,3 +233,35 @@ fn a_closed_terminal_ends_a_run_as_ctrl_c_does() {
     assert_eq!(start(true).wait().unwrap().code(), Some(0), "nohup outlives its terminal");
     assert_eq!(names(&lab.path("d")), ["a"]);
 }
+
+/// Many are made at one time, with targets of one length.
+#[test]
+fn a_symlink_that_leads_elsewhere_is_another() {
+    for more in [&["copy", "-l"][..], &["sync", "-a"], &["move", "-l"], &["copy", "-l", "--update"]] {
+        let lab = Lab::new(HAUL);
+        for (folder, target) in [("s", "new"), ("d", "old")] {
+            fs::create_dir(lab.path(folder)).unwrap();
+            symlink(target, lab.path(folder).join("z")).unwrap();
+            let time = ["-h", "-d", "2021-01-01T00:00:00Z"];
+            std::process::Command::new("touch").args(time).arg(lab.path(folder).join("z")).status().unwrap();
+        }
+        lab.haul(&[more, &["@s", "@d"]].concat()).ok();
+        assert_eq!(fs::read_link(lab.path("d/z")).unwrap(), Path::new("new"), "{more:?}");
+    }
+}
+
+/// Its time is set through another of its names while it is read.
+#[test]
+fn a_file_whose_other_name_gets_its_time_is_read_again() {
+    let lab = Lab::new(HAUL);
+    for n in 0..40 {
+        for name in ["a", "b"] {
+            write(&lab.path(&format!("s/{name}{n}")), &vec![n as u8; 100_000], TIME + n * 1_000_000_000);
+        }
+        write(&lab.path(&format!("d/a{n}")), &vec![n as u8; 100_000], TIME - 1_000_000_000);
+        fs::hard_link(lab.path(&format!("d/a{n}")), lab.path(&format!("d/b{n}"))).unwrap();
+    }
+    for run in [&["rsync", "-a", "-c", "--delete", "@s/", "@d/"][..], &["sync", "@s", "@d"]] {
+        lab.haul(run).ok();
+    }
+}
