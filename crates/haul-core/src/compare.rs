@@ -269,9 +269,18 @@ fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswe
         return if asked { rules.by_size(hash) } else { Verdict::Ask(Need::Mtime) };
     };
     if within(a, b, window) {
-        return Verdict::Same(Reason::Mtime);
+        return by_equal_times((a, b), Reason::Mtime, rules, hash);
     }
     same_bytes_other_time(rules, hash)
+}
+
+/// Times that are equal as far as the coarser side keeps them: a file that was written twice within that is another, and what is moved
+/// leaves no other.
+fn by_equal_times((a, b): (Mtime, Mtime), why: Reason, rules: &Rules, hash: HashAnswer) -> Verdict {
+    match rules.moves && a != b {
+        true => by_hash(hash, Verdict::Same(why)),
+        false => Verdict::Same(why),
+    }
 }
 
 fn same_bytes_other_time(rules: &Rules, hash: HashAnswer) -> Verdict {
@@ -314,7 +323,8 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
         return match rules.compare {
             CompareBy::Checksum => by_hash(hash, rules.by_size_alone()),
             _ => {
-                let same = known_to_differ(src, dst, rules).unwrap_or(Verdict::Same(Reason::Size));
+                let same = known_to_differ(src, dst, rules);
+                let same = same.unwrap_or_else(|| by_equal_times((a, b), Reason::Size, rules, hash));
                 by_target(same, src, rules, hash)
             }
         };
@@ -745,6 +755,24 @@ mod tests {
         assert_eq!(say(&src, &dst, &moves), asks, "the source of a move is its only copy");
         let (a, b) = (Entry { hashes: hash(1), ..src }, Entry { hashes: hash(2), ..dst });
         assert_eq!(say(&a, &b, &made(20)), asks, "hashes that differ are believed");
+    }
+
+    #[test]
+    fn a_move_believes_times_only_as_far_as_they_are_kept() {
+        for update in [false, true] {
+            let mut job = Job::new(Verb::Move);
+            job.existing.update = update;
+            let r = Rules::new(&job, Some(1), Some(SEC as u128));
+            let fraction = Entry { mtime: Some(Mtime(10 * SEC + 5)), ..at(3, None) };
+            let say = |src: &Entry, r: &Rules, hash| compare(src, &at(3, Some(10)), r, true, hash);
+            assert_eq!(say(&fraction, &r, HashAnswer::NotAsked), Verdict::Ask(Need::Hash));
+            let known = |same| HashAnswer::Known(Algo::Blake3, same);
+            assert_eq!(say(&fraction, &r, known(false)), Verdict::Differ(Reason::Hash(Algo::Blake3)));
+            assert!(matches!(say(&fraction, &r, HashAnswer::NoneInCommon), Verdict::Same(_)));
+            assert!(matches!(say(&at(3, Some(10)), &r, HashAnswer::NotAsked), Verdict::Same(_)));
+            let copies = Rules { moves: false, ..r };
+            assert!(matches!(say(&fraction, &copies, HashAnswer::NotAsked), Verdict::Same(_)));
+        }
     }
 
     #[test]
