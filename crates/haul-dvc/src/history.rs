@@ -149,11 +149,15 @@ fn names(listed: &[u8]) -> BTreeSet<String> {
 /// A file at some time: its path below the repository's root, and git's name of its content.
 type Blob = (String, String);
 
-/// The states of files in a log with `--raw`: `:mode mode old new status<TAB>path`, the newest first.
+/// The states of files in a log with `--raw -z`: `:mode mode old new status`, then the path, each ended by a zero byte; the newest
+/// first. Without `-z` git quotes names with a quote, a backslash or a control character.
 fn raw(log: &[u8], prefix: &str, old_too: bool) -> Vec<Blob> {
     let mut all = Vec::new();
-    for line in String::from_utf8_lossy(log).lines() {
-        let Some((facts, path)) = line.strip_prefix(':').and_then(|rest| rest.split_once('\t')) else { continue };
+    let log = String::from_utf8_lossy(log);
+    let mut words = log.split('\0');
+    while let Some(word) = words.next() {
+        let Some(facts) = word.trim_start().strip_prefix(':') else { continue };
+        let Some(path) = words.next() else { break };
         let Some(path) = path.strip_prefix(prefix) else { continue };
         let facts: Vec<&str> = facts.split(' ').collect();
         let [_, _, old, new, _] = facts[..] else { continue };
@@ -165,13 +169,13 @@ fn raw(log: &[u8], prefix: &str, old_too: bool) -> Vec<Blob> {
     all
 }
 
-/// What a tree holds: `mode blob ID<TAB>path`.
+/// What a tree holds, by `ls-tree -z`: `mode blob ID<TAB>path`, each ended by a zero byte.
 fn tree(listing: &[u8], prefix: &str) -> Vec<Blob> {
     let line = |line: &str| {
         let (facts, path) = line.split_once('\t')?;
         Some((path.strip_prefix(prefix)?.to_string(), facts.split(' ').nth(2)?.to_string()))
     };
-    String::from_utf8_lossy(listing).lines().filter_map(line).collect()
+    String::from_utf8_lossy(listing).split('\0').filter_map(line).collect()
 }
 
 fn is_ours(path: &str) -> bool {
@@ -221,6 +225,7 @@ fn tracked(root: &Path, revisions: Revisions) -> Result<Index> {
             "--root",
             "-m",
             "--raw",
+            "-z",
             "--no-abbrev",
             "--no-renames",
             "--format=",
@@ -235,7 +240,7 @@ fn tracked(root: &Path, revisions: Revisions) -> Result<Index> {
     for (_, kind) in kinds.into_iter().filter(|(wanted, _)| *wanted) {
         let refs = output(root, &["for-each-ref", "--format=%(refname)", kind])?;
         for name in String::from_utf8_lossy(&refs).lines() {
-            trees.push(tree(&output(root, &["ls-tree", "-r", "--full-tree", name])?, &prefix));
+            trees.push(tree(&output(root, &["ls-tree", "-r", "-z", "--full-tree", name])?, &prefix));
         }
     }
     let mut index = Index::default();
@@ -316,8 +321,10 @@ pub async fn promised(repo: &Repo, lists: Vec<Address>) -> History {
 fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> Result<Vec<Address>> {
     let prefix = output(&repo.root, &["rev-parse", "--show-prefix"])?;
     let prefix = String::from_utf8_lossy(&prefix).trim_end().to_string();
-    let mut args =
-        vec!["log", "-n", COMMITS, "--root", "-m", "--raw", "--no-abbrev", "--no-renames", "--format=", "--"];
+    let log = ["log", "-n", COMMITS, "--root", "-m", "--raw", "-z", "--no-abbrev", "--no-renames", "--format=", "--"];
+    // A backslash or an asterisk of a name means itself.
+    let mut args = vec!["--literal-pathspecs"];
+    args.extend(log);
     args.extend(files.iter().map(String::as_str));
     let mut states: BTreeMap<String, usize> = BTreeMap::new();
     let mut blobs = raw(&output(&repo.root, &args)?, &prefix, true);
@@ -352,17 +359,51 @@ fn past(repo: &Repo, files: &BTreeSet<String>, current: &BTreeSet<Address>) -> R
 mod tests {
     use super::*;
 
+    // Git's repositories are files of this machine's disk.
+    #[allow(clippy::disallowed_methods)]
+    #[test]
+    fn names_that_git_would_quote_are_found_in_its_past() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |args: &[&str]| {
+            let own = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"];
+            let ran = Command::new("git").arg("-C").arg(dir.path()).args(own).args(args).output();
+            let ran = ran.expect("git is there");
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        };
+        run(&["init", "-q"]);
+        let names = ["quo\"te.dvc", "back\\slash.dvc", "ta\tb.dvc", "plain.dvc"];
+        for state in ["1", "2"] {
+            for name in names {
+                let md5 = state.repeat(32);
+                let text = format!("outs:\n- md5: {md5}\n  size: 1\n  hash: md5\n  path: out-{}\n", name.len());
+                std::fs::write(dir.path().join(name), text).unwrap();
+            }
+            run(&["add", "-A"]);
+            run(&["commit", "-qm", state]);
+        }
+        let found = |revisions: Revisions| -> BTreeSet<String> {
+            let index = tracked(dir.path(), revisions).unwrap();
+            let files = index.outs.iter().map(|out| out.file.clone());
+            let times = names.len() * if revisions.commits { 2 } else { 1 };
+            assert_eq!(index.outs.len(), times, "{:?}", index.outs);
+            files.collect()
+        };
+        let all: BTreeSet<String> = names.iter().map(|name| name.to_string()).collect();
+        assert_eq!(found(Revisions { commits: true, ..Revisions::default() }), all);
+        assert_eq!(found(Revisions { branches: true, ..Revisions::default() }), all);
+    }
+
     #[test]
     fn logs_and_trees_as_git_prints_them() {
         let (a, b) = ("a".repeat(40), "b".repeat(40));
         let zero = "0".repeat(40);
         let log = format!(
-            ":100644 100644 {a} {b} M\tsub/data.dvc\n\n:000000 100644 {zero} {a} A\tsub/data.dvc\n:100644 100644 {a} {b} M\tother.dvc\n"
+            ":100644 100644 {a} {b} M\0sub/data.dvc\0\n:000000 100644 {zero} {a} A\0sub/data.dvc\0:100644 100644 {a} {b} M\0other.dvc\0"
         );
         let blob = |id: &str| ("data.dvc".to_string(), id.to_string());
         assert_eq!(raw(log.as_bytes(), "sub/", true), [blob(&b), blob(&a), blob(&a)]);
         assert_eq!(raw(log.as_bytes(), "sub/", false), [blob(&b), blob(&a)]);
-        let listing = format!("100644 blob {a}\tsub/data.dvc\n100644 blob {b}\tREADME\n");
+        let listing = format!("100644 blob {a}\tsub/data.dvc\0100644 blob {b}\tREADME\0");
         assert_eq!(tree(listing.as_bytes(), "sub/"), [blob(&a)]);
         assert!(is_ours("x/dvc.lock") && is_ours("a.dvc") && !is_ours("x/.dvc") && !is_ours("a.dvcx"));
     }
