@@ -22,7 +22,7 @@ use std::{
     ops::Range,
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, OnceLock},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 use tokio::sync::oneshot;
 
@@ -201,7 +201,7 @@ impl Lister {
         };
         let mut names = Names::default();
         for again in 0..READINGS {
-            let begun = SystemTime::now();
+            let begun = jiff::Timestamp::now();
             // A new descriptor: some file systems give one of them what was there when it was opened.
             let anew = if again == 0 { None } else { Some(reopen(&fd)?) };
             let read = self.read_names((key, anew.as_ref().unwrap_or(&fd)), most, &mut names)?;
@@ -494,10 +494,9 @@ impl Frame {
 }
 
 /// True if the directory may have changed since. Where a server's clock goes after this machine's, a change can stay unseen.
-fn changed_since(dir: &OwnedFd, begun: SystemTime) -> rustix::io::Result<bool> {
+fn changed_since(dir: &OwnedFd, begun: jiff::Timestamp) -> rustix::io::Result<bool> {
     let changed = meta::changed(&meta::facts(dir, meta::FACTS)?);
-    let begun = (begun - COARSEST).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(changed.0 >= begun.as_nanos() as i128)
+    Ok(changed.0 >= begun.as_nanosecond() - COARSEST.as_nanos() as i128)
 }
 
 fn submit(lister: &Arc<Lister>, key: Key, most: usize) -> oneshot::Receiver<Answer> {
