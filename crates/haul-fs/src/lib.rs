@@ -393,6 +393,14 @@ impl Resumable for LocalStore {
 }
 
 impl Inodes for LocalStore {
+    fn file_system(&self) -> BoxFuture<'_, Option<u64>> {
+        let id = self.run_short("look at the file system", |local| {
+            let root = local.root.root().ok();
+            Ok(root.and_then(|root| mounts::file_system(&root, &local.place)))
+        });
+        Box::pin(async move { id.await.ok().flatten() })
+    }
+
     fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
         let AttributesBatch { from, items, links, set } = batch;
         self.run_batch(

@@ -1,10 +1,11 @@
 //! What is mounted where, as the kernel tells it: which file systems are below a folder, and whether two paths are one folder.
 
+use haul_core::{Algo, hash::hash_bytes};
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::Errno,
 };
-use std::sync::Arc;
+use std::{os::fd::OwnedFd, sync::Arc};
 
 /// One line of the table (proc_pid_mountinfo(5)).
 #[derive(Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub(super) struct Mount {
     pub place: Vec<u8>,
     /// The kind of file system.
     pub kind: Vec<u8>,
+    /// What is mounted: a device, or a server's directory.
+    pub source: Vec<u8>,
 }
 
 /// Everything that is mounted, in the order in which it was; nothing where the kernel doesn't say.
@@ -27,6 +30,20 @@ pub(super) fn mounts() -> Vec<Mount> {
 /// A path without links, as a place on its device; `None` where that isn't known.
 pub(super) fn on_device(path: &[u8]) -> Option<Arc<[u8]>> {
     place_on_device(&mounts(), path).map(Into::into)
+}
+
+/// What tells the file system of an open directory, `path` without links, from others: its own id, and where it tells none (NFS), what
+/// is mounted there.
+pub(super) fn file_system(dir: &OwnedFd, path: &[u8]) -> Option<u64> {
+    let id = rustix::fs::fstatvfs(dir).map_or(0, |st| st.f_fsid);
+    let mounted = || {
+        let mounts = mounts();
+        let (mount, _) = holder(&mounts, path)?;
+        let parts = [&mount.kind[..], b"\0", &mount.source, b"\0", &mount.root];
+        let hash = hash_bytes(&[Algo::Crc64Nvme], &parts.concat());
+        hash.crc64()
+    };
+    if id != 0 { Some(id) } else { mounted() }
 }
 
 fn table() -> rustix::io::Result<Vec<u8>> {
@@ -45,9 +62,11 @@ fn table() -> rustix::io::Result<Vec<u8>> {
 fn parse(table: &[u8]) -> Vec<Mount> {
     let lines = table.split(|b| *b == b'\n').filter_map(|line| {
         let fields: Vec<&[u8]> = line.split(|b| *b == b' ').collect();
-        let kind = fields.iter().position(|f| *f == b"-").and_then(|at| fields.get(at + 1))?;
+        let dash = fields.iter().position(|f| *f == b"-")?;
+        let (kind, source) = (fields.get(dash + 1)?, fields.get(dash + 2).copied().unwrap_or_default());
         let [_, _, device, root, place, ..] = fields[..] else { return None };
-        Some(Mount { device: device.to_vec(), root: unescaped(root), place: unescaped(place), kind: kind.to_vec() })
+        let (root, place, source) = (unescaped(root), unescaped(place), unescaped(source));
+        Some(Mount { device: device.to_vec(), root, place, kind: kind.to_vec(), source })
     });
     lines.collect()
 }
@@ -66,15 +85,19 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 }
 
 fn place_on_device(mounts: &[Mount], path: &[u8]) -> Option<Vec<u8>> {
+    let (mount, rest) = holder(mounts, path)?;
+    let root = mount.root.strip_suffix(b"/").unwrap_or(&mount.root);
+    Some([&mount.device[..], root, &rest[..]].concat())
+}
+
+/// The mount that holds a path, and the rest of that.
+fn holder<'a>(mounts: &'a [Mount], path: &[u8]) -> Option<(&'a Mount, Vec<u8>)> {
     let below = |mount: &Mount| {
         let rest = path.strip_prefix(mount.place.strip_suffix(b"/").unwrap_or(&mount.place))?;
         (rest.is_empty() || rest.starts_with(b"/")).then(|| rest.to_vec())
     };
     // The deepest holds the path; of two at one place the one that was mounted last.
-    let (mount, rest) =
-        mounts.iter().filter_map(|m| Some((m, below(m)?))).max_by_key(|(mount, _)| mount.place.len())?;
-    let root = mount.root.strip_suffix(b"/").unwrap_or(&mount.root);
-    Some([&mount.device[..], root, &rest[..]].concat())
+    mounts.iter().filter_map(|m| Some((m, below(m)?))).max_by_key(|(mount, _)| mount.place.len())
 }
 
 #[cfg(test)]
@@ -95,6 +118,7 @@ mod tests {
             root: b"/in here".to_vec(),
             place: b"/mnt/bound".to_vec(),
             kind: b"ext4".to_vec(),
+            source: b"/dev/b".to_vec(),
         };
         assert_eq!(mounts[2], bound);
         assert_eq!(mounts[3].kind, b"autofs");

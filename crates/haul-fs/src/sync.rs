@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn only_what_is_mounted_below_the_root_counts() {
-        let at = |place: &[u8]| Mount { device: vec![], root: vec![], place: place.to_vec(), kind: vec![] };
+        let at =
+            |place: &[u8]| Mount { device: vec![], root: vec![], place: place.to_vec(), kind: vec![], source: vec![] };
         assert!(at(b"/data/in").is_below(b"/data"));
         assert!(!at(b"/data").is_below(b"/data"));
         assert!(!at(b"/database").is_below(b"/data"));

@@ -85,6 +85,12 @@ pub trait Inodes: Send + Sync {
     /// the permissions of a file that it replaces, unless its attributes say otherwise. One answer for each item, in the same
     /// order.
     fn settle(&self, items: Vec<SettleItem>) -> BoxFuture<'_, Vec<Result<()>>>;
+
+    /// A number that tells the root's file system from others, also once it is mounted again, which may give it another device number;
+    /// `None` where nobody knows one.
+    fn file_system(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// Of a store that hashes content where it lies, though it keeps no hashes.

@@ -1,8 +1,8 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
-use crate::{Cx, namesakes::target};
+use crate::{Cx, namesakes::target, pipe};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Result,
+    Entry, Error, ErrorKind, Key, Meta, Result,
     job::Job,
     keep::{IdMap, Keep},
     key::name,
@@ -45,9 +45,11 @@ impl Backup {
         let suffix = job.existing.backup_suffix.clone().filter(|s| !s.is_empty());
         let to = cx.backup.clone().or_else(|| suffix.as_ref().map(|_| cx.dst.clone()));
         // What is kept is what was there, unchanged; where it is copied, what nobody else may read there nobody may here.
-        let unchanged =
-            |keep: &Keep| Keep { chmod: Vec::new(), users: IdMap::default(), groups: IdMap::default(), ..keep.clone() };
-        let dir_keep = keep.map(|keep| Arc::new(Keep { perms: true, ..unchanged(keep) }));
+        let unchanged = |keep: &Keep| {
+            let (chmod, users, groups) = (Vec::new(), IdMap::default(), IdMap::default());
+            Keep { perms: true, chmod, users, groups, ..keep.clone() }
+        };
+        let dir_keep = keep.map(|keep| Arc::new(unchanged(keep)));
         let private = || Keep { perms: true, ..Keep::default() };
         let keep = keep.map(unchanged).or_else(|| cx.dst.caps().attributes.is_some().then(private)).map(Arc::new);
         let beside = cx.backup.is_none();
@@ -93,7 +95,29 @@ impl Backup {
     ///
     /// Errors: as [`Backup::keep`].
     pub async fn keep_copy(&self, cx: &Cx, old: &Entry) -> Result<()> {
-        self.put(cx, old, CopyHow::Copy).await
+        match self.put(cx, old, CopyHow::Copy).await {
+            // The store doesn't copy, or not while bandwidth is limited.
+            Err(error) if error.kind() == ErrorKind::Unsupported => self.pass_on(cx, old).await,
+            put => put,
+        }
+    }
+
+    /// Copies `old` through memory, as private as it is.
+    async fn pass_on(&self, cx: &Cx, old: &Entry) -> Result<()> {
+        let Some(to) = &self.to else { return Ok(()) };
+        let told = |error: Error| error.with_key(&old.key);
+        let now = match cx.dst.stat(&old.key).await {
+            Err(error) if error.is_missing() => return Ok(()),
+            now => now.map_err(told)?,
+        };
+        if old.version.is_some() && now.version != old.version {
+            return Err(told(Error::new(ErrorKind::Changed, "back up", "changed since it was listed")));
+        }
+        let mode = now.meta.as_ref().and_then(|meta| Some(("mode".to_owned(), meta.get("mode")?.clone())));
+        let meta = mode.map(|mode| Box::new(Meta::from_iter([mode])));
+        let spec = WriteSpec { size: Some(now.size), mtime: now.mtime, meta, ..WriteSpec::default() };
+        let bytes = pipe::read(&cx.dst, &now, None).await.map_err(told)?;
+        pipe::write(to, &self.kept_name(&old.key), spec, bytes).await.map(drop).map_err(told)
     }
 
     async fn put(&self, cx: &Cx, old: &Entry, how: CopyHow) -> Result<()> {

@@ -28,8 +28,8 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     if !job.moves() && a.changed == Changed::Inode && b.changed == Changed::Stored {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
-    // Where they are files of a bucket, what a listing tells of their content has to do.
-    rules.reads_links |= a.set_dir_mtime && b.set_dir_mtime || !b.hashes_listed.is_empty();
+    // Elsewhere each costs a request or two, which only a move is worth.
+    rules.reads_links |= a.cheap_reads && (b.cheap_reads || !b.hashes_listed.is_empty());
     // No time that is set there would count.
     rules.no_touch |= job.compare.server_mtime && b.changed == Changed::Stored;
     rules

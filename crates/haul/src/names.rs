@@ -358,6 +358,10 @@ impl Deltas for Source {
 }
 
 impl Inodes for Source {
+    fn file_system(&self) -> BoxFuture<'_, Option<u64>> {
+        self.inner.inodes().map_or_else(|| Box::pin(std::future::ready(None)) as _, Inodes::file_system)
+    }
+
     fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
         attributes(&*self.inner, batch)
     }

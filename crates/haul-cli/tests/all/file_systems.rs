@@ -322,7 +322,8 @@ fn two_names_that_are_one_there_lose_no_source() {
     let by_sftp = format!(":sftp,ssh='sh -c {}':", sftp.display());
     let ways = [("", true), ("far:", true), (&by_sftp[..], sftp.exists())];
     for (number, (way, _)) in ways.iter().enumerate().filter(|(_, (_, there))| *there) {
-        for (again, more) in [&[][..], &["--inplace"]].into_iter().enumerate() {
+        let kept = format!("--backup-dir={way}{}", disk.0.join(format!("kept{number}")).display());
+        for (again, more) in [&[][..], &["--inplace"], &[&kept, "--transfers=1"]].into_iter().enumerate() {
             let (src, to) = (lab.path("src"), disk.0.join(format!("{number}-{again}")));
             let _ = fs::remove_dir_all(&src);
             for (name, text) in [("File", "AAAA"), ("file", "bb"), ("Dir/x", "c"), ("dir/X", "dd")] {

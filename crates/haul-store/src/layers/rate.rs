@@ -517,6 +517,10 @@ impl Resumable for Limited {
 }
 
 impl Inodes for Limited {
+    fn file_system(&self) -> BoxFuture<'_, Option<u64>> {
+        self.inner.inodes().map_or_else(|| Box::pin(ready(None)) as _, Inodes::file_system)
+    }
+
     fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
         match self.inner.inodes() {
             Some(inner) => inner.attributes(batch),

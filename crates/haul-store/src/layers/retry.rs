@@ -332,6 +332,10 @@ impl Resumable for Retrying {
 }
 
 impl Inodes for Retrying {
+    fn file_system(&self) -> BoxFuture<'_, Option<u64>> {
+        self.0.inner.inodes().map_or_else(|| Box::pin(std::future::ready(None)) as _, Inodes::file_system)
+    }
+
     fn attributes(&self, batch: AttributesBatch) -> BoxFuture<'_, Vec<Result<Attributed>>> {
         Box::pin(async move {
             let count = batch.items.len();

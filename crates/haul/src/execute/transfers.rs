@@ -171,10 +171,6 @@ impl Executor {
                     }
                     brought
                 }
-                Err(e) if e.kind() == ErrorKind::Exists && self.came_meanwhile(order).await => {
-                    let again = self.mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
-                    again.unwrap_or_else(|| Err(cancelled()))
-                }
                 Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
                     self.in_place_of_another_kind(&self.mover, order, how).await
                 }
@@ -199,30 +195,11 @@ impl Executor {
     /// Transfers a file through memory. Something of another kind at its name is replaced if the job allows it.
     async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
         match self.mover.bring(order, claim).await {
-            Err(error) if error.kind() == ErrorKind::Exists && self.came_meanwhile(order).await => {
-                self.mover.bring(order, claim).await
-            }
             Err(error) if error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
                 self.clear_target(order).await?;
                 self.mover.bring(order, claim).await
             }
             brought => brought,
-        }
-    }
-
-    /// True where a file came to the destination since it was looked at, of which a backup is to be kept: the order replaces it now.
-    async fn came_meanwhile(&self, order: &mut Order) -> bool {
-        let existing = &self.job.existing;
-        if !self.mover.backup.is_on() || order.replaced.is_some() || existing.ignore || existing.immutable {
-            return false;
-        }
-        match self.cx.dst.stat(&order.to).await {
-            // In a move it may be the only copy of another source.
-            Ok(there) if !there.is_dir() && self.check_older(&there).is_ok() => {
-                (order.replaced, order.kept) = (Some(there), false);
-                true
-            }
-            _ => false,
         }
     }
 

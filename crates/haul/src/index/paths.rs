@@ -33,7 +33,7 @@ const LIFE: u16 = 90;
 /// What is known of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct At {
-    /// The device and the inode, hashed.
+    /// The file system and the inode, hashed.
     inode: u64,
     /// Since when, in nanoseconds since 1970.
     since: u64,
@@ -84,7 +84,7 @@ impl Paths {
         raw: BoxStream<'static, Listed>,
         keep_posix: bool,
     ) -> BoxStream<'static, Listed> {
-        let walk = Walk { paths: self.clone(), src, keep_posix, above: Vec::new() };
+        let walk = Walk { paths: self.clone(), src, keep_posix, above: Vec::new(), root: None };
         let steps = futures::stream::unfold((raw, walk), |(mut raw, mut walk)| async move {
             let step = match raw.next().await? {
                 Listed::Batch(entries) => Listed::Batch(walk.dated(entries).await),
@@ -110,7 +110,7 @@ impl Paths {
 
     /// Since when the directory `key` has been there, in nanoseconds since 1970. Of what is at another's path now, and of what nothing
     /// can be said, since now. Writes a file where that has to be known before anything is done about it.
-    fn since(&self, key: &Key, posix: Option<&Posix>, changed: Option<Mtime>, above: i128) -> i128 {
+    fn since(&self, key: &Key, inode: Option<u64>, changed: Option<Mtime>, above: i128) -> i128 {
         let mut state = self.state();
         if !state.read {
             state.read = true;
@@ -121,14 +121,12 @@ impl Paths {
                     decode(&bytes).filter(|(unclear, _)| !unclear).map(|(_, noted)| noted).unwrap_or_default();
             }
         }
-        let (Some(posix), Some(changed)) = (posix, changed) else { return now() };
-        let (path, inode) = (xxh3_64(key.as_bytes()), inode(posix));
+        let (Some(inode), Some(changed)) = (inode, changed) else { return now() };
+        let path = xxh3_64(key.as_bytes());
         let was = state.seen.get(&path).or_else(|| state.noted.get(&path)).copied();
         let (since, compared_by, replaced) = match was {
-            Some(was) if was.inode == inode && was.compared_by == self.job && self.job != 0 => {
-                (was.since, was.compared_by, false)
-            }
-            Some(was) if was.inode == inode => (was.since.max(unsigned(above)), was.compared_by, false),
+            // Whatever is above it by now: this path leads there.
+            Some(was) if was.inode == inode => (was.since, was.compared_by, false),
             Some(_) => (unsigned(now()), 0, true),
             None if key.is_root() && state.any => (unsigned(now()), 0, true),
             None => (unsigned(above.max(changed.0)), 0, false),
@@ -143,7 +141,7 @@ impl Paths {
             state.seen.insert(path, At { inode, since, compared_by, day: day() });
         }
         let trusted = compared_by == self.job && self.job != 0;
-        if trusted { above } else { i128::from(since) }
+        if trusted { i128::MIN } else { i128::from(since) }
     }
 
     /// See [`Paths::end`].
@@ -194,6 +192,8 @@ struct Walk {
     keep_posix: bool,
     /// The directories above the current key, the root first, and since when each has been there.
     above: Vec<(Key, i128)>,
+    /// The root's device, and what tells its file system from others.
+    root: Option<((u32, u32), u64)>,
 }
 
 impl Walk {
@@ -239,27 +239,38 @@ impl Walk {
     }
 
     async fn enter(&mut self, dir: &Entry, above: i128) {
-        let (paths, key, posix, changed) = (self.paths.clone(), dir.key.clone(), dir.posix.clone(), dir.changed);
+        if dir.key.is_root()
+            && let Some(posix) = &dir.posix
+        {
+            let id = match self.src.inodes() {
+                Some(inodes) => inodes.file_system().await,
+                None => None,
+            };
+            self.root = Some((posix.dev, id.unwrap_or_else(|| number(posix.dev))));
+        }
+        let inode = dir.posix.as_deref().map(|posix| inode(posix, self.root));
+        let (paths, key, changed) = (self.paths.clone(), dir.key.clone(), dir.changed);
         // Reads the file the first time, and may write it.
         let since = match key.is_root() {
-            true => disk::run(move || Ok(paths.since(&key, posix.as_deref(), changed, above)))
-                .await
-                .unwrap_or_else(|_| now()),
-            false => paths.since(&key, posix.as_deref(), changed, above),
+            true => disk::run(move || Ok(paths.since(&key, inode, changed, above))).await.unwrap_or_else(|_| now()),
+            false => paths.since(&key, inode, changed, above),
         };
         self.above.push((dir.key.clone(), since));
     }
 }
 
-/// What tells an inode from another: its device and number.
-fn inode(posix: &Posix) -> u64 {
-    let (major, minor) = posix.dev;
+/// What tells an inode from another: its number, and the file system. A device number is given at each mount, so it is taken only for
+/// what is mounted below the root.
+fn inode(posix: &Posix, root: Option<((u32, u32), u64)>) -> u64 {
+    let file_system = root.filter(|(dev, _)| *dev == posix.dev).map_or_else(|| number(posix.dev), |(_, id)| id);
     let mut hasher = Xxh3::new();
-    [&major.to_le_bytes()[..], &minor.to_le_bytes(), &posix.ino.to_le_bytes()]
-        .iter()
-        .for_each(|field| hasher.update(field));
+    [file_system, posix.ino].iter().for_each(|field| hasher.update(&field.to_le_bytes()));
     // 0 is no inode.
     hasher.digest().max(1)
+}
+
+fn number((major, minor): (u32, u32)) -> u64 {
+    u64::from(major) << 32 | u64::from(minor)
 }
 
 /// What tells a job that compares and leaves out other things: not how fast it goes, and what it says. 0 for one that doesn't do all of
@@ -355,7 +366,8 @@ mod tests {
             let begun = now();
             let mut above = i128::MIN;
             let since = dirs.iter().map(|dir| {
-                above = paths.since(&dir.key, dir.posix.as_deref(), dir.changed, above);
+                let inode = dir.posix.as_deref().map(|posix| inode(posix, Some(((8, 1), 77))));
+                above = paths.since(&dir.key, inode, dir.changed, above);
                 (above < begun).then_some(above.max(0) / NANOS)
             });
             since.collect()
@@ -412,8 +424,10 @@ mod tests {
         let lab = lab();
         let job = Job::new(JOB);
         lab.of(&job, &[dir("", 1, 100)], true);
-        assert_eq!(lab.of(&job, &[dir("", 2, 50)], true), [None]);
+        assert_eq!(lab.of(&job, &[dir("", 2, 50), dir("b/", 3, 50)], true), [None, None]);
         assert_eq!(lab.of(&job, &[dir("", 1, 100)], true), [None]);
+        // What the other doesn't have nobody has replaced.
+        assert_eq!(lab.of(&job, &[dir("", 2, 50), dir("b/", 3, 50)], true), [None, Some(0)]);
     }
 
     #[test]
@@ -470,6 +484,17 @@ mod tests {
         assert_eq!(own, fingerprint(&dry, &Filter::default()));
         let part = job.with(|job| job.listing.part = Part::Dirs(Arc::new([])));
         assert_eq!(fingerprint(&part, &Filter::default()), 0);
+    }
+
+    #[test]
+    fn a_file_system_that_is_mounted_again_is_the_same() {
+        let at = |dev| {
+            let dir = dir("a/", 5, 1);
+            inode(&Posix { dev, ..*dir.posix.unwrap() }, Some((dev, 77)))
+        };
+        assert_eq!(at((8, 1)), at((8, 2)));
+        let below = *dir("a/", 5, 1).posix.unwrap();
+        assert_ne!(inode(&below, Some(((8, 2), 77))), at((8, 1)), "another is mounted there");
     }
 
     #[tokio::test]

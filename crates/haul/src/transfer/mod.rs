@@ -381,6 +381,10 @@ impl Mover {
             return Err(cancelled());
         }
         let route = if delta.is_some() { Delta::ROUTE } else { route };
+        if self.writes_in_place(order) {
+            // Before it is opened: what reserves its blocks changes it.
+            self.keep_replaced(order).await?;
+        }
         let result = match self.open(order, src, route, delta).await {
             Ok(open) => self.carry(order, src, open, &count, claim).await,
             Err(error) => Err(error),
@@ -450,12 +454,14 @@ impl Mover {
         let two_names = self.job.moves() || self.job.links.keep_dirlinks;
         let disk = caps.files || caps.set_dir_mtime;
         let move_to_disk = two_names && disk && self.job.listing.lookup != Lookup::Never;
-        // What comes there meanwhile is to be kept first.
-        let never_replace =
-            self.job.existing.ignore || self.job.existing.immutable || move_to_disk || self.backup.is_on();
+        // What comes there meanwhile has no backup.
+        let kept = disk && self.backup.is_on();
+        let never_replace = self.job.existing.ignore || self.job.existing.immutable || move_to_disk || kept;
         // Where files wait for their names, what is there is what an earlier run left; a move has removed that.
         let waits = self.job.write.publish == Publish::AtEnd;
-        let conditional = never_replace && order.replaced.is_none() && caps.conditional && (!waits || move_to_disk);
+        // By SFTP a server is asked, though not all of them answer for one moment.
+        let can = caps.conditional || move_to_disk || kept;
+        let conditional = never_replace && order.replaced.is_none() && can && (!waits || move_to_disk);
         WriteSpec {
             size: Some(facts.size),
             replace: if conditional { Replace::Absent } else { Replace::Anything },
@@ -536,12 +542,6 @@ impl Mover {
     ) -> Result<Arrived> {
         let Open { source, target, delta } = open;
         let facts = source.facts.clone();
-        if self.writes_in_place(order)
-            && let Err(error) = self.keep_replaced(order).await
-        {
-            // Nothing is written yet.
-            return Err(self.give_up(target.upload, target.track, error).await);
-        }
         let bytes = async {
             match &delta {
                 Some(delta) => delta::pump(self, source, &target, delta, count).await,
