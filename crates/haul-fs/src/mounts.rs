@@ -32,18 +32,14 @@ pub(super) fn on_device(path: &[u8]) -> Option<Arc<[u8]>> {
     place_on_device(&mounts(), path).map(Into::into)
 }
 
-/// What tells the file system of an open directory, `path` without links, from others: its own id, and where it tells none (NFS), what
-/// is mounted there.
+/// What tells the file system of an open directory, `path` without links, from others: its own id, which snapshots of a device share and
+/// NFS doesn't have, and what is mounted there.
 pub(super) fn file_system(dir: &OwnedFd, path: &[u8]) -> Option<u64> {
-    let id = rustix::fs::fstatvfs(dir).map_or(0, |st| st.f_fsid);
-    let mounted = || {
-        let mounts = mounts();
-        let (mount, _) = holder(&mounts, path)?;
-        let parts = [&mount.kind[..], b"\0", &mount.source, b"\0", &mount.root];
-        let hash = hash_bytes(&[Algo::Crc64Nvme], &parts.concat());
-        hash.crc64()
-    };
-    if id != 0 { Some(id) } else { mounted() }
+    let id = rustix::fs::fstatvfs(dir).map_or(0, |st| st.f_fsid).to_le_bytes();
+    let mounts = mounts();
+    let (mount, _) = holder(&mounts, path)?;
+    let parts = [&id[..], &mount.kind, b"\0", &mount.source, b"\0", &mount.root];
+    hash_bytes(&[Algo::Crc64Nvme], &parts.concat()).crc64()
 }
 
 fn table() -> rustix::io::Result<Vec<u8>> {

@@ -8,7 +8,13 @@
 
 use super::{files, remote::whose};
 use futures::{StreamExt, stream::BoxStream};
-use haul_core::{Entry, Key, Listed, Mtime, Posix, filter::Filter, hash::to_hex, job::Job, key::parent};
+use haul_core::{
+    Entry, Key, Listed, Mtime, Posix,
+    filter::Filter,
+    hash::to_hex,
+    job::{Existing, Job},
+    key::parent,
+};
 use haul_store::{Store, disk};
 use std::{
     collections::HashMap,
@@ -86,8 +92,16 @@ impl Paths {
     ) -> BoxStream<'static, Listed> {
         let walk = Walk { paths: self.clone(), src, keep_posix, above: Vec::new(), root: None };
         let steps = futures::stream::unfold((raw, walk), |(mut raw, mut walk)| async move {
+            if walk.above.is_empty() {
+                // Before it is opened to be listed.
+                walk.ask(Key::new("")).await;
+            }
             let step = match raw.next().await? {
                 Listed::Batch(entries) => Listed::Batch(walk.dated(entries).await),
+                Listed::End => {
+                    walk.ask_root_again().await;
+                    Listed::End
+                }
                 other => other,
             };
             Some((step, (raw, walk)))
@@ -144,6 +158,16 @@ impl Paths {
         if trusted { i128::MIN } else { i128::from(since) }
     }
 
+    /// Says which inode the root is at the end of a listing.
+    fn root_is(&self, now: Option<u64>) {
+        let mut state = self.state();
+        if let Some(root) = state.seen.get_mut(&xxh3_64(b""))
+            && Some(root.inode) != now
+        {
+            root.inode = 0;
+        }
+    }
+
     /// See [`Paths::end`].
     fn keep(&self, compared: bool) -> io::Result<()> {
         let mut state = self.state();
@@ -162,7 +186,7 @@ impl Paths {
             }
         }
         for (path, mut at) in seen.iter().map(|(path, at)| (*path, *at)) {
-            if compared && self.job != 0 {
+            if compared && self.job != 0 && at.inode != 0 {
                 at.compared_by = self.job;
             }
             if others.get(&path).is_some_and(|other| other.inode != at.inode) {
@@ -238,6 +262,14 @@ impl Walk {
         self.enter(&entry, above).await;
     }
 
+    /// What was listed may have been another directory than the one that was asked about first, where somebody put another in its place
+    /// just then. The next run believes neither.
+    async fn ask_root_again(&self) {
+        let now = self.src.stat(&Key::new("")).await.ok().and_then(|entry| entry.posix);
+        let now = now.map(|posix| inode(&posix, self.root));
+        self.paths.root_is(now);
+    }
+
     async fn enter(&mut self, dir: &Entry, above: i128) {
         if dir.key.is_root()
             && let Some(posix) = &dir.posix
@@ -280,6 +312,8 @@ fn fingerprint(job: &Job, filter: &Filter) -> u64 {
         return 0;
     }
     let Job { verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write, .. } = job;
+    // When the command began says nothing of what it compares.
+    let existing = Existing { began: None, ..existing.clone() };
     let asked = (verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write);
     xxh3_64(format!("{asked:?}{:?}", filter.spec()).as_bytes()).max(1)
 }
@@ -417,6 +451,18 @@ mod tests {
         assert!(lab.of(&job, &at(12, 13), true)[1] != Some(0), "no run without an error has compared it yet");
         assert_eq!(lab.of(&job, &at(12, 13), true), [Some(0), Some(0), Some(0)]);
         assert_eq!(lab.of(&job, &at(2, 3), true), [Some(0), None, None], "nor is what was there before there still");
+    }
+
+    #[test]
+    fn a_root_that_was_replaced_while_it_was_listed_is_not_believed() {
+        let lab = lab();
+        let job = Job::new(JOB);
+        lab.of(&job, &[dir("", 1, 100)], true);
+        let paths = lab.run(&job);
+        Lab::since(&paths, &[dir("", 1, 100)]);
+        paths.root_is(Some(5));
+        paths.keep(true).unwrap();
+        assert_eq!(lab.of(&job, &[dir("", 1, 100)], true), [None]);
     }
 
     #[test]

@@ -484,8 +484,9 @@ impl Mover {
     /// True for a file that is overwritten where it is. Not where names that are one file are kept so and this one has others:
     /// those may be other files at the source.
     fn writes_in_place(&self, order: &Order) -> bool {
-        let names = |there: &Entry| there.posix.as_ref().map_or(1, |posix| posix.nlink);
-        let shared = self.minds_names() && order.replaced.as_ref().is_some_and(|there| names(there) > 1);
+        // Where nobody tells, a move doesn't take it for the only name.
+        let several = |there: &Entry| there.posix.as_ref().map_or(self.job.moves(), |posix| posix.nlink > 1);
+        let shared = self.minds_names() && order.replaced.as_ref().is_some_and(several);
         self.job.write.publish == Publish::InPlace && !shared
     }
 
