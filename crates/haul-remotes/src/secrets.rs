@@ -29,9 +29,18 @@ fn has_user(value: &str) -> bool {
 
 fn has_password(command: &str) -> bool {
     let mut words = command.split_whitespace();
-    let mut runs = |program: &str| words.by_ref().any(|word| word.rsplit('/').next() == Some(program));
+    // Of its own options these have a value, which may be a word by itself; what follows them is ssh's.
+    let mut of_sshpass = false;
+    if words.any(|word| word.rsplit('/').next() == Some("sshpass")) {
+        while let Some(option) = words.next().filter(|word| word.starts_with('-')) {
+            of_sshpass |= option.starts_with("-p");
+            if matches!(option, "-f" | "-d" | "-P") {
+                words.next();
+            }
+        }
+    }
     command.contains("SSHPASS=")
-        || runs("sshpass") && words.any(|word| word.starts_with("-p"))
+        || of_sshpass
         || command.split_whitespace().any(|word| word == "-pw") && command.contains("plink")
 }
 
@@ -90,7 +99,8 @@ mod tests {
             ("url", "https://host/a@b"),
             ("url", "https://host?mail=a@b"),
             ("ssh", "ssh -p 2222 anna@host"),
-            ("ssh", "sshpass -f file ssh h"),
+            ("ssh", "sshpass -f file ssh -p 22 h"),
+            ("ssh", "sshpass -e ssh -p 2222 h"),
             ("http-proxy", "http://host:3128"),
         ] {
             assert!(!holds_login(name, value), "{name} {value}");

@@ -25,7 +25,7 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     let (a, b) = (src.caps(), dst.caps());
     let nanos = |d: Option<Duration>| d.map(|d| d.as_nanos().max(1));
     let mut rules = Rules::new(job, nanos(a.mtime), nanos(b.mtime));
-    if !job.moves() && a.changed == Changed::Inode && b.changed == Changed::Stored {
+    if !job.moves() && goes_by_when_stored(src, dst) {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
     // Elsewhere each costs a request or two, which only a move is worth.
@@ -33,6 +33,11 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     // No time that is set there would count.
     rules.no_touch |= job.compare.server_mtime && b.changed == Changed::Stored;
     rules
+}
+
+/// True where it can be told that a key was stored after a file changed: from a disk to a bucket.
+pub fn goes_by_when_stored(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> bool {
+    src.caps().changed == Changed::Inode && dst.caps().changed == Changed::Stored
 }
 
 /// What `--use-server-modtime` says: the time of a file is when it was stored, where the store tells that.

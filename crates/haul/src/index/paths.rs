@@ -31,7 +31,7 @@ const HEADER: usize = MAGIC.len() + 1;
 const RECORD: usize = 8 + 8 + 8 + 8 + 2;
 /// The checksum at the end.
 const CHECKSUM: usize = 8;
-/// So many directories are noted at most; the others are always judged by their inodes' ctimes.
+/// So many directories are noted at most; of a source with more, all are judged by their inodes' ctimes.
 const MOST: usize = 1 << 20;
 /// Days after which a directory is forgotten that no run has seen.
 const LIFE: u16 = 90;
@@ -151,7 +151,7 @@ impl Paths {
                 tracing::debug!(%error, "where directories are can't be noted");
             }
         }
-        if state.seen.len() < MOST {
+        if state.seen.len() <= MOST {
             state.seen.insert(path, At { inode, since, compared_by, day: day() });
         }
         let trusted = compared_by == self.job && self.job != 0;
@@ -174,6 +174,9 @@ impl Paths {
         let Some(file) = self.file.as_deref().filter(|_| state.read && !self.dry_run) else { return Ok(()) };
         let State { noted: was, seen, unclear, any, .. } = std::mem::take(&mut *state);
         let _lock = files::lock(&file.with_extension("lock"))?;
+        if seen.len() > MOST {
+            return files::remove(file);
+        }
         // What another run has noted meanwhile, or begun.
         let (others_unclear, others) = match files::read(file) {
             Some(bytes) => decode(&bytes).unwrap_or((true, Noted::new())),

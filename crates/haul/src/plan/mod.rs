@@ -162,7 +162,9 @@ impl Planner {
         budget: &Budget,
     ) -> Planner {
         let rules = decide::rules(job, &cx.src, &cx.dst);
-        let paths = rules.stored_after.map(|_| Paths::new(cx.known.paths.as_deref(), &*cx.dst, job, &cx.filter));
+        // A move compares in another way, but what it stores comes from somewhere too.
+        let dated = decide::goes_by_when_stored(&cx.src, &cx.dst);
+        let paths = dated.then(|| Paths::new(cx.known.paths.as_deref(), &*cx.dst, job, &cx.filter));
         Planner {
             rules,
             paths,
