@@ -96,9 +96,10 @@ impl Folder {
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => all.extend(entries.into_iter().filter(|entry| !entry.is_dir())),
-                // A folder that nobody has written into yet; of a sign that its worker took away meanwhile nothing is missed.
-                Listed::Failed { error, .. }
-                    if matches!(error.kind(), ErrorKind::DirNotFound | ErrorKind::NotFound) => {}
+                // A folder that nobody has written into yet, or that was removed: not every store says that this is the end.
+                Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(all),
+                // Of a sign that its worker took away meanwhile nothing is missed.
+                Listed::Failed { error, .. } if error.kind() == ErrorKind::NotFound => {}
                 Listed::Vanished(_) => {}
                 Listed::Failed { error, .. } => return Err(error),
                 Listed::End => {

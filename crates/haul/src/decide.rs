@@ -29,7 +29,7 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
     // Elsewhere each costs a request or two, which only a move is worth.
-    rules.reads_links |= a.cheap_reads && (b.cheap_reads || !b.hashes_listed.is_empty());
+    rules.reads_links |= a.files && (b.files || !b.hashes_listed.is_empty());
     // No time that is set there would count.
     rules.no_touch |= job.compare.server_mtime && b.changed == Changed::Stored;
     rules

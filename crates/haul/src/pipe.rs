@@ -1,6 +1,6 @@
 //! One key from or to a pipe: `cat` and `rcat`.
 
-use crate::transfer;
+use crate::io::{abort, file_range};
 use bytes::Bytes;
 use futures::{
     StreamExt,
@@ -32,9 +32,8 @@ pub fn read<'a>(
             Body::File(file, range) => {
                 let buffers = Buffers::default();
                 let starts = (range.start..range.end).step_by(BLOCK as usize);
-                let blocks = futures::stream::iter(starts).then(move |at| {
-                    transfer::file_range(file.clone(), at..(at + BLOCK).min(range.end), buffers.clone())
-                });
+                let blocks = futures::stream::iter(starts)
+                    .then(move |at| file_range(file.clone(), at..(at + BLOCK).min(range.end), buffers.clone()));
                 blocks.boxed()
             }
         };
@@ -93,11 +92,11 @@ pub fn write<'a>(
         let upload = store.write(key, spec).await?;
         let parts = match send(store, &*upload, stream).await {
             Ok(parts) => parts,
-            Err(error) => return Err(transfer::abort(upload, error).await),
+            Err(error) => return Err(abort(upload, error).await),
         };
         match upload.publish(parts, Late::default()).await {
             Ok(stored) => Ok(stored),
-            Err(failed) => Err(transfer::abort(failed.upload, failed.error).await),
+            Err(failed) => Err(abort(failed.upload, failed.error).await),
         }
     })
 }
@@ -133,7 +132,7 @@ async fn spooled(
     }
     let buffers = Buffers::default();
     let blocks = futures::stream::iter((0..size).step_by(BLOCK as usize))
-        .then(move |at| transfer::file_range(file.clone(), at..(at + BLOCK).min(size), buffers.clone()));
+        .then(move |at| file_range(file.clone(), at..(at + BLOCK).min(size), buffers.clone()));
     Ok((size, blocks.boxed()))
 }
 

@@ -171,26 +171,6 @@ fn what_is_written_in_place_is_kept_before() {
     }
 }
 
-/// It was not there when haul looked, so there is no backup of it: it stays, and the next run keeps it.
-#[test]
-fn what_comes_to_the_destination_meanwhile_is_not_replaced_without_a_backup() {
-    for more in ["--backup-dir=@b", "--suffix=.old"] {
-        let lab = Lab::new(HAUL);
-        write(&lab.path("s/a"), &vec![7; 8 << 20], TIME);
-        write(&lab.path("s/zz"), b"new", TIME);
-        let args = ["copy", "--transfers=1", "--order-by=name,ascending", "@s", "@d", more];
-        let child = lab.start(&[&args[..], &["--bwlimit=4M"]].concat());
-        assert!(until(|| fs::read_dir(lab.path("d")).is_ok_and(|names| names.count() > 0)), "nothing came");
-        write(&lab.path("d/zz"), b"my work of today", TIME);
-        let ran = lab.end(child);
-        assert!(ran.code != 0 && text(&lab.path("d/zz")) == "my work of today", "{more}: {}", ran.err);
-        lab.haul(&args).ok();
-        let kept = [lab.path("b/zz"), lab.path("d/zz.old")].into_iter().find(|path| path.exists());
-        assert_eq!(kept.map(|path| text(&path)).as_deref(), Some("my work of today"), "{more}");
-        assert_eq!(text(&lab.path("d/zz")), "new");
-    }
-}
-
 /// Where a symlink can't make way for a directory, nothing goes through it.
 #[test]
 fn nothing_is_written_through_a_link_that_stays() {

@@ -84,7 +84,9 @@ impl Planner {
             match compare(src, dst, &decide::by_the_clock(&rules, clock.ahead()), false, HashAnswer::NotAsked) {
                 Verdict::Same(_) => true,
                 // The hashes are in the index.
-                Verdict::Ask(Need::Hash) => !dst.hashes.is_empty() && rules.compare == CompareBy::Checksum,
+                Verdict::Ask(Need::Hash) => {
+                    !dst.hashes.is_empty() && (rules.compare == CompareBy::Checksum || src.is_symlink())
+                }
                 _ => false,
             }
         };

@@ -4,11 +4,12 @@
 use super::{
     Count, Mover, Order,
     pump::Pumped,
-    read::{Bytes, Source, file_range, store_range},
+    read::{Bytes, Source, store_range},
     unfinished::Target,
 };
 use crate::{
     cx::cancelled,
+    io::file_range,
     recipes::{self, Pair},
 };
 use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};

@@ -10,7 +10,6 @@ mod pump;
 mod read;
 pub(crate) use allowance::Allowance;
 use pump::Along;
-pub(crate) use read::file_range;
 pub mod server;
 pub mod shared;
 mod unfinished;
@@ -22,6 +21,7 @@ use crate::{
     budget::{Budget, Claim},
     cx::cancelled,
     decide,
+    io::ABORT_WITHIN,
 };
 use delta::Delta;
 use haul_core::{
@@ -35,7 +35,7 @@ use haul_core::{
     links::SourceLinks,
     plan::{Replace, Route},
 };
-use haul_store::{Late, Meter, Stored, Upload, WriteSpec};
+use haul_store::{Late, Meter, Stored, WriteSpec};
 use std::{
     sync::{
         Arc, Mutex,
@@ -44,9 +44,6 @@ use std::{
     time::Duration,
 };
 use unfinished::{Target, Track};
-
-/// An abort that gets no answer is given up after this long; the store's own clean-up has to do it then.
-const ABORT_WITHIN: Duration = Duration::from_secs(10);
 
 /// So long after the job was stopped a file whose bytes are all sent may still be published: enough for a request to a healthy
 /// store, but not for one that asks to come back later, or hangs.
@@ -454,13 +451,11 @@ impl Mover {
         let two_names = self.job.moves() || self.job.links.keep_dirlinks;
         let disk = caps.files || caps.set_dir_mtime;
         let move_to_disk = two_names && disk && self.job.listing.lookup != Lookup::Never;
-        // What comes there meanwhile has no backup.
-        let kept = disk && self.backup.is_on();
-        let never_replace = self.job.existing.ignore || self.job.existing.immutable || move_to_disk || kept;
+        let never_replace = self.job.existing.ignore || self.job.existing.immutable || move_to_disk;
         // Where files wait for their names, what is there is what an earlier run left; a move has removed that.
         let waits = self.job.write.publish == Publish::AtEnd;
         // By SFTP a server is asked, though not all of them answer for one moment.
-        let can = caps.conditional || move_to_disk || kept;
+        let can = caps.conditional || move_to_disk;
         let conditional = never_replace && order.replaced.is_none() && can && (!waits || move_to_disk);
         WriteSpec {
             size: Some(facts.size),
@@ -713,16 +708,6 @@ struct Open {
     source: read::Source,
     target: Target,
     delta: Option<Delta>,
-}
-
-/// Gives up a write and hands back the error that it was given up for.
-pub(crate) async fn abort(upload: Box<dyn Upload>, error: Error) -> Error {
-    match tokio::time::timeout(ABORT_WITHIN, upload.abort()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(e)) => tracing::debug!("the unfinished write could not be removed: {e}"),
-        Err(_) => tracing::debug!("the unfinished write could not be removed in time"),
-    }
-    error
 }
 
 /// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds. `None` when there is

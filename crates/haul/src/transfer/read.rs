@@ -3,8 +3,8 @@
 use crate::budget::Budget;
 use futures::StreamExt;
 use haul_core::{Entry, Error, Result, plan::Route};
-use haul_store::{Body, Buffers, Payload, Read, Store, disk};
-use std::{ops::Range, os::unix::fs::FileExt, sync::Arc};
+use haul_store::{Body, Payload, Read, Store};
+use std::{ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// An opened source.
@@ -69,23 +69,6 @@ impl Source {
         };
         Ok(Source { facts, bytes })
     }
-}
-
-/// Reads a range of a file into one piece. A file that ends early gives a shorter piece.
-pub async fn file_range(file: Arc<std::fs::File>, range: Range<u64>, buffers: Buffers) -> Result<bytes::Bytes> {
-    let read = move |buffer: &mut [u8]| {
-        let mut got = 0;
-        while got < buffer.len() {
-            match file.read_at(&mut buffer[got..], range.start + got as u64) {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from_io("read", e)),
-            }
-        }
-        Ok(got)
-    };
-    disk::run(move || buffers.fill((range.end - range.start) as usize, read)).await
 }
 
 /// Reads a range with a request of its own.

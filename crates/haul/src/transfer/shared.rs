@@ -4,8 +4,16 @@
 //!
 //! All of it is of one version of the source, the one that was seen as the write was begun.
 
-use super::{ABORT_WITHIN, Count, Mover, Order, pump, read, unfinished::Target};
-use crate::{Cx, attributes::Attributes, backup::Backup, budget::Budget, cx::cancelled, part::Large};
+use super::{Count, Mover, Order, pump, read, unfinished::Target};
+use crate::{
+    Cx,
+    attributes::Attributes,
+    backup::Backup,
+    budget::Budget,
+    cx::cancelled,
+    io::{ABORT_WITHIN, abort},
+    part::Large,
+};
 use futures::future::BoxFuture;
 use haul_core::{
     Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Result, Retry, Version,
@@ -136,7 +144,7 @@ impl Sharing {
             match begun.await {
                 Ok(Some(file)) => Ok(Some(file)),
                 Ok(None) => upload.abort().await.map(|()| None),
-                Err(error) => Err(super::abort(upload, error).await),
+                Err(error) => Err(abort(upload, error).await),
             }
         })
     }

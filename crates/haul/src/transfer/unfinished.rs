@@ -1,7 +1,8 @@
 //! Large files on their way: noted in the job's journal, gone on with when an earlier run or attempt left them half sent,
 //! kept for the next one or removed when a transfer fails.
 
-use super::{ABORT_WITHIN, Mover, Order, abort};
+use super::{Mover, Order};
+use crate::io::{ABORT_WITHIN, abort};
 use crate::journal::{Half, Journal, Opened, WriteNo};
 use futures::future::BoxFuture;
 use haul_core::{

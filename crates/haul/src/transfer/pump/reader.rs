@@ -1,11 +1,12 @@
 //! The chunks of one source: ranges, several at once, given out as they come; or one stream, in order.
 
 use super::{
-    super::read::{Bytes, Source, file_range, store_range},
+    super::read::{Bytes, Source, store_range},
     Along, part_size,
 };
 use crate::{
     budget::Budget,
+    io::file_range,
     transfer::{Mover, unfinished::Target},
 };
 use futures::{
