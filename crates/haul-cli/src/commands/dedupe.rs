@@ -15,7 +15,6 @@ use clap::ValueEnum;
 use futures::{StreamExt as _, stream};
 use haul::ListOptions;
 use haul_core::{Algo, Entry, Error, ErrorKind, Key, key, units::size_text};
-use haul_remotes::OpenOptions;
 use haul_store::{Caps, Changed, Doubles, Links};
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -91,9 +90,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(usage("--by-hash finds files that have names of their own: rename has nothing to do"));
     }
     // A file that is reached by a symlink too would count as two, and the only one would go.
-    let kept_links = OpenOptions { links: Links::Keep, ..ctx.open_options() };
-    let follows = ctx.flags.meta.copy_links || !args.by_hash;
-    let source = Source::open_as(ctx, path, &if follows { ctx.open_options() } else { kept_links }).await?;
+    let mut options = ctx.open_options();
+    if args.by_hash && !ctx.flags.meta.copy_links {
+        options.links = Links::Keep;
+    }
+    let source = Source::open_as(ctx, path, &options).await?;
     let caps = source.store.caps();
     if args.by_hash && ctx.flags.meta.copy_links && caps.set_dir_mtime && !tells_inodes(caps) {
         return Err(usage("--copy-links: two names of one file can't be told from two files there: leave it out"));

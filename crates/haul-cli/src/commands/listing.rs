@@ -114,21 +114,25 @@ impl Source {
 /// Opens the folder of the file that the user named, which need not be there yet; no key when the path can only be a
 /// folder. Where symlinks are kept, one goes by the name that it is stored under.
 pub async fn open_file(ctx: &Context, path: &OsStr) -> Result<(Arc<dyn Store>, Option<Key>)> {
-    let typed = path.as_bytes();
-    let spec = Spec::parse(typed)?;
-    let at = spec.path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-    let leaf = &spec.path[at..];
-    if matches!(leaf, b"" | b"." | b"..") {
-        return Ok((ctx.open(path)?, None));
-    }
-    // The path is the end of what was typed, so cutting off the name leaves the folder with its remote.
-    let folder = typed.strip_suffix(leaf).unwrap_or(typed);
-    let folder = if folder.is_empty() { b"." } else { folder };
-    let (store, link) = (ctx.open(OsStr::from_bytes(folder))?, Key::of_stored(leaf));
+    let Some((folder, leaf)) = folder_and_name(path)? else { return Ok((ctx.open(path)?, None)) };
+    let (store, link) = (ctx.open(folder)?, Key::of_stored(leaf));
     let named = Key::new(leaf);
     let may = link.is_symlink() && store.caps().symlinks && store.stat(&named).await.is_err();
     let as_link = may && store.stat(&link).await.is_ok();
     Ok((store, Some(if as_link { link } else { named })))
+}
+
+/// The folder of what was typed, with its remote, and the last name; `None` where the path can only be a folder.
+///
+/// Errors: no path was typed.
+pub fn folder_and_name(path: &OsStr) -> Result<Option<(&OsStr, &[u8])>> {
+    let typed = path.as_bytes();
+    let path = Spec::parse(typed)?.path;
+    let length = path.rsplit(|b| *b == b'/').next().map_or(0, <[u8]>::len);
+    // The path is the end of what was typed, so cutting off the name leaves the folder.
+    let (folder, leaf) = typed.split_at(typed.len().saturating_sub(length));
+    let folder = if folder.is_empty() { b"." } else { folder };
+    Ok((!matches!(leaf, b"" | b"." | b"..")).then(|| (OsStr::from_bytes(folder), leaf)))
 }
 
 /// Does the store hold any key?

@@ -4,7 +4,7 @@
 
 use super::{
     change::{BATCH, allowed, delete, delete_dirs},
-    listing::Failures,
+    listing::{Failures, folder_and_name},
 };
 use crate::{
     context::Context,
@@ -14,11 +14,10 @@ use crate::{
 use anyhow::Result;
 use futures::StreamExt;
 use haul_core::{Key, Listed, filter::Filter};
-use haul_remotes::{OpenOptions, Spec};
+use haul_remotes::OpenOptions;
 use haul_store::{Domain, Links, ListRequest, Store};
 use std::{
     ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt as _,
     sync::Arc,
 };
 
@@ -68,18 +67,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 
 /// Is the last name of the path a symlink, on a file system?
 async fn is_link(ctx: &Context, path: &OsStr) -> Result<bool> {
-    let typed = path.as_bytes();
-    let leaf = Spec::parse(typed)?.path;
-    let leaf = &leaf[leaf.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)..];
-    if matches!(leaf, b"" | b"." | b"..") {
-        return Ok(false);
-    }
-    let above = match typed.strip_suffix(leaf) {
-        Some(b"") | None => b".",
-        Some(above) => above,
-    };
+    let Some((above, leaf)) = folder_and_name(path)? else { return Ok(false) };
     let keeps = OpenOptions { links: Links::Keep, ..ctx.open_options() };
-    let above = ctx.open_as(OsStr::from_bytes(above), &keeps)?;
+    let above = ctx.open_as(above, &keeps)?;
     // Elsewhere a file stands for a symlink, which no directory is behind.
     Ok(above.caps().set_dir_mtime && above.stat(&Key::symlink(leaf)).await.is_ok_and(|entry| entry.is_symlink()))
 }

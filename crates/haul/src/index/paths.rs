@@ -199,17 +199,13 @@ impl Paths {
             noted.insert(path, at);
         }
         let oldest = day().saturating_sub(LIFE);
-        noted.retain(|path, at| at.day >= oldest && (noted_fits(&others, &seen) || seen.contains_key(path)));
+        let fits = others.len() + seen.len() <= 2 * MOST;
+        noted.retain(|path, at| at.day >= oldest && (fits || seen.contains_key(path)));
         if any && !unclear && noted == others {
             return Ok(());
         }
         write(file, others_unclear && !unclear, &noted)
     }
-}
-
-/// True if all that others noted has room beside what this run saw.
-fn noted_fits(others: &Noted, seen: &Noted) -> bool {
-    others.len() + seen.len() <= 2 * MOST
 }
 
 /// A listing on its way.
@@ -321,12 +317,9 @@ fn fingerprint(job: &Job, filter: &Filter) -> u64 {
     xxh3_64(format!("{asked:?}{:?}", filter.spec()).as_bytes()).max(1)
 }
 
+/// In nanoseconds since 1970.
 fn now() -> i128 {
-    nanos(files::now())
-}
-
-fn nanos(time: SystemTime) -> i128 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
+    files::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
 }
 
 /// Nanoseconds as they are noted: until the year 2554.
