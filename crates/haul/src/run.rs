@@ -170,7 +170,7 @@ impl Run {
             Task::One { from, to } => {
                 self.one(from, to, &executor).await;
                 executor.clear_stages().await;
-                executor.moved.delete(true).await;
+                executor.delete_moved().await;
                 executor.deleter.delete_redundant().await;
             }
         }
@@ -189,7 +189,7 @@ impl Run {
         if self.job.deletes.alone {
             return self.delete_alone(executor).await;
         }
-        if let Err(error) = executor.prepare_root().await {
+        if let Err(error) = executor.directories.prepare_root().await {
             return self.ledger.error(error);
         }
         self.index.open(&self.cx, self.planner.uses_of_index()).await;
@@ -197,7 +197,7 @@ impl Run {
             executor.walked(self.pass(Pass::DeletesOnly, executor).await);
             executor.deleter.delete_pending().await;
             if later {
-                executor.delete_extra_dirs().await;
+                executor.directories.delete_extra().await;
                 self.see_root(executor).await;
             }
             let goes_on = self.job.deletes.ignore_errors || self.job.deletes.errors_spare_transfers;
@@ -208,13 +208,13 @@ impl Run {
         executor.walked(self.pass(Pass::Transfers, executor).await);
         executor.settle_links().await;
         executor.clear_stages().await;
-        executor.moved.delete(true).await;
+        executor.delete_moved().await;
         if deletes && self.job.deletes.when != DeleteWhen::Before {
             executor.deleter.delete_pending().await;
         }
         executor.deleter.delete_redundant().await;
         // What the deletions before left is not tried again.
-        executor.finish_dirs(deletes && !later).await;
+        executor.directories.finish(deletes && !later).await;
     }
 
     /// A job that only deletes.
@@ -224,7 +224,7 @@ impl Run {
         }
         executor.walked(self.pass(Pass::DeletesOnly, executor).await);
         executor.deleter.delete_pending().await;
-        executor.finish_dirs(true).await;
+        executor.directories.finish(true).await;
     }
 
     fn executor(&self) -> Executor {
@@ -239,8 +239,8 @@ impl Run {
             backup: Backup::new(&self.job, &self.cx, self.attributes.keep.as_deref()),
             allowance: self.job.limits.transfer.filter(|_| hard).map(|limit| Arc::new(Allowance::new(limit, stop))),
         };
-        Executor::new(&self.job, &self.cx, &self.ledger, &self.attributes, &self.index, &self.planner, mover)
-            .reined(self.reins.clone())
+        let reins = self.reins.clone();
+        Executor::new(&self.ledger, &self.attributes, &self.index, &self.planner, mover, reins)
     }
 
     /// What only the destination has is to be deleted, and it is known what that is.

@@ -1,19 +1,44 @@
 //! Setting attributes: on what has the same bytes already, in batches on the disks' own threads, and on what came by a way that keeps
 //! none.
 
-use super::Executor;
+use super::results::Results;
 use crate::{
-    attributes::{ask_ends, is_plain},
+    attributes::{Attributes, ask_ends, is_plain},
+    cx::Cx,
+    ledger::Ledger,
     looks::Due,
-    transfer::Order,
+    transfer::{Mover, Order},
 };
-use haul_core::{Entry, Error, Key, attributes::Differs, event::Event, keep::Keep};
+use haul_core::{Entry, Error, Key, job::Job, keep::Keep};
 use haul_store::{Attributed, AttributesItem};
 use std::sync::Arc;
 
-impl Executor {
+/// Sets attributes of files.
+pub(super) struct Setter {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    attributes: Arc<Attributes>,
+    /// Knows which time and which rules a file gets.
+    mover: Mover,
+    results: Arc<Results>,
+}
+
+impl Setter {
+    /// Sets what `attributes` say, of files that `mover` brings.
+    pub fn new(ledger: &Arc<Ledger>, attributes: &Arc<Attributes>, mover: &Mover, results: &Arc<Results>) -> Setter {
+        Setter {
+            job: mover.job.clone(),
+            cx: mover.cx.clone(),
+            ledger: ledger.clone(),
+            attributes: attributes.clone(),
+            mover: mover.clone(),
+            results: results.clone(),
+        }
+    }
+
     /// Sets the attributes of files with equal bytes that differ.
-    pub(super) async fn attribute_batch(&self, files: Vec<Due>) {
+    pub async fn attribute_batch(&self, files: Vec<Due>) {
         let omit_links = self.job.attributes.omit_link_times.is_some();
         let omit = |src: &Entry| self.job.attributes.no_update_mtime || (omit_links && src.is_symlink());
         let time = |due: &Due| due.src.mtime.filter(|_| due.decided && !omit(&due.src));
@@ -25,19 +50,13 @@ impl Executor {
                     self.ledger.count_unkept(unkept);
                     due.tell(found, &self.ledger);
                     if found.any() {
-                        self.touched(due.to.clone(), found);
+                        self.results.touched(due.to.clone(), found);
                     }
-                    self.kept(&due.src, &due.to, due.why);
+                    self.results.kept(&due.src, &due.to, due.why);
                 }
                 Err(error) => due.failed(error, &self.ledger),
             }
         }
-    }
-
-    /// Counts a file whose time or attributes were set.
-    pub fn touched(&self, key: Key, differs: Differs) {
-        self.ledger.report().totals.touched += 1;
-        self.ledger.tell(Event::Touched { key, differs });
     }
 
     /// Has the attributes of a batch set; one answer for each.

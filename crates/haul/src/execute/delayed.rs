@@ -2,20 +2,24 @@
 //! their names together when all have arrived. A run that is killed leaves them there for the next one, which takes what is
 //! still the source's and removes the rest.
 
-use super::{Executor, Orders};
-use crate::transfer::{Arrived, Order};
+use super::{attributes::Setter, dirs::Dirs, results::Results, way::InTheWay};
+use crate::{
+    cx::Cx,
+    ledger::Ledger,
+    transfer::{Arrived, Mover, Order},
+};
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result,
     event::StepId,
-    job::{CompareBy, Publish},
+    job::{CompareBy, Job, Publish},
     key::parent,
     plan::Replace,
 };
 use haul_store::{Cleanup, ListRequest, SettleItem, Unfinished, none_offered};
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -24,7 +28,7 @@ const STAGE: &[u8] = b".~tmp~/";
 
 /// Files that wait for their names: some 600 bytes of memory each, beside what is kept of directories anyway.
 #[derive(Default)]
-pub(super) struct Delayed(Mutex<State>);
+pub(super) struct Waiting(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -36,13 +40,13 @@ struct State {
     stages: BTreeSet<Key>,
 }
 
-impl Delayed {
+impl Waiting {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Keeps what arrived until all get their names; gives back what isn't delayed.
-    pub(super) fn keep(&self, order: &Order, arrived: Arrived) -> Option<Arrived> {
+    pub fn keep(&self, order: &Order, arrived: Arrived) -> Option<Arrived> {
         let mut state = self.state();
         let Some((to, replaced)) = state.coming.remove(&order.step) else { return Some(arrived) };
         let at = order.to.clone();
@@ -51,32 +55,55 @@ impl Delayed {
     }
 }
 
+/// Where a file of this name waits.
 fn stage(to: &Key) -> Key {
     Key::new([parent(to.as_bytes()), STAGE].concat())
 }
 
-impl Executor {
-    /// Files get their names at the end.
-    pub(super) fn delays_any(&self) -> bool {
-        self.job.write.publish == Publish::AtEnd
-    }
+/// True where files get their names at the end.
+pub(super) fn delays_any(job: &Job) -> bool {
+    job.write.publish == Publish::AtEnd
+}
 
-    fn delays(&self, src: &Entry) -> bool {
-        self.delays_any() && src.kind == Kind::File
-    }
+/// Has files wait, and gives them their names.
+pub(super) struct Delayed {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    waiting: Arc<Waiting>,
+    dirs: Arc<Dirs>,
+    mover: Mover,
+    setter: Arc<Setter>,
+    way: Arc<InTheWay>,
+    results: Arc<Results>,
+}
 
-    /// Sends an order on its way: by a place where it waits, or to its name.
-    pub(super) async fn send(&self, order: Box<Order>, orders: &Orders) {
-        if self.delays(&order.src) {
-            return Box::pin(self.send_to_wait(*order, orders)).await;
+impl Delayed {
+    /// Nothing waits yet.
+    pub fn new(
+        (ledger, dirs, mover): (&Arc<Ledger>, &Arc<Dirs>, &Mover),
+        (setter, way, results): (&Arc<Setter>, &Arc<InTheWay>, &Arc<Results>),
+    ) -> Delayed {
+        Delayed {
+            job: mover.job.clone(),
+            cx: mover.cx.clone(),
+            ledger: ledger.clone(),
+            waiting: results.waiting().clone(),
+            dirs: dirs.clone(),
+            mover: mover.clone(),
+            setter: setter.clone(),
+            way: way.clone(),
+            results: results.clone(),
         }
-        // Fails only when the scheduler is gone, which stops the job anyway.
-        if let Ok(place) = orders.transfers.reserve().await {
-            place.send(*order);
-        }
     }
 
-    async fn send_to_wait(&self, order: Order, orders: &Orders) {
+    /// True for what gets its name at the end.
+    pub fn delays(&self, src: &Entry) -> bool {
+        delays_any(&self.job) && src.kind == Kind::File
+    }
+
+    /// What is to be brought, to where it waits; `None` where it is there already, or can't wait there.
+    pub async fn to_wait(&self, order: Order) -> Option<Order> {
         let dir = stage(&order.to);
         let at = Key::new([dir.as_bytes(), order.to.name()].concat());
         self.dirs.written(&order.to);
@@ -85,18 +112,19 @@ impl Executor {
             && self.job.moves()
             && let Err(error) = self.clear_place(&at).await
         {
-            return self.ended(&order, Err(error));
+            self.results.ended(&order, Err(error));
+            return None;
         }
         {
-            let mut state = self.delayed.state();
+            let mut state = self.waiting.state();
             state.stages.insert(dir);
             if let Some(arrived) = left {
                 state.here.push((order, at, arrived));
-                return;
+                return None;
             }
             state.coming.insert(order.step, (order.to, order.replaced));
         }
-        let _ = orders.transfers.send(Order { to: at, replaced: None, ..order }).await;
+        Some(Order { to: at, replaced: None, ..order })
     }
 
     /// What an earlier run brought and didn't come to give its name: it is whole, since nothing else gets there, and it is
@@ -106,13 +134,13 @@ impl Executor {
             return None;
         }
         let found = self.cx.dst.stat(at).await.ok()?;
-        if self.may_be_of_this_run(&found) {
+        if self.way.may_be_of_this_run(&found) {
             return None;
         }
         if found.kind != Kind::File || found.size != src.size || found.mtime.is_none() || found.mtime != src.mtime {
             return None;
         }
-        self.apply_attributes(src, at, false).await;
+        self.setter.apply_attributes(src, at, false).await;
         let (size, version) = (src.size, src.version.clone());
         Some(Arrived { size, by_server: true, version, ..Arrived::default() })
     }
@@ -124,8 +152,8 @@ impl Executor {
     async fn clear_place(&self, at: &Key) -> Result<()> {
         match self.cx.dst.stat(at).await {
             Ok(found) if !found.is_dir() => {
-                self.check_older(&found)?;
-                let answers = self.cx.dst.delete(vec![(at.clone(), self.pin(&found))]).await;
+                self.way.check_older(&found)?;
+                let answers = self.cx.dst.delete(vec![(at.clone(), self.way.pin(&found))]).await;
                 answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(at))
             }
             // What else may be in the way says so itself when it is written to.
@@ -134,26 +162,26 @@ impl Executor {
     }
 
     /// Remembers what an earlier run left in a directory that both sides have.
-    pub(super) async fn note_stage(&self, dir: &Key) {
-        if !self.delays_any() {
+    pub async fn note_stage(&self, dir: &Key) {
+        if !delays_any(&self.job) {
             return;
         }
         let stage = Key::new([dir.as_bytes(), STAGE].concat());
         if self.cx.dst.stat(&stage).await.is_ok() {
-            self.delayed.state().stages.insert(stage);
+            self.waiting.state().stages.insert(stage);
         }
     }
 
     /// Gives all that arrived its name. After a stop it stays for the next run.
-    pub(super) async fn publish_delayed(&self) {
-        let here = std::mem::take(&mut self.delayed.state().here);
+    pub async fn publish(&self) {
+        let here = std::mem::take(&mut self.waiting.state().here);
         if here.is_empty() || self.cx.cancel.is_cancelled() {
             return;
         }
         let batches: Vec<Vec<_>> = here.chunks(self.cx.copy_batch()).map(<[_]>::to_vec).collect();
         let published = futures::stream::iter(batches).map(|batch| self.publish_batch(batch));
-        published.buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
-        self.moved.delete(false).await;
+        published.buffered(self.mover.budget.checkers).for_each(|()| std::future::ready(())).await;
+        self.results.moved.delete(false).await;
     }
 
     async fn publish_batch(&self, batch: Vec<(Order, Key, Arrived)>) {
@@ -162,23 +190,23 @@ impl Executor {
             match self.mover.keep_replaced(&mut order).await {
                 Ok(()) => {
                     if self.mover.keeps_replaced_mode(&order) {
-                        self.apply_attributes_by(&order.src, &at, false, self.mover.keep_of(&order)).await;
+                        self.setter.apply_attributes_by(&order.src, &at, false, self.mover.keep_of(&order)).await;
                     }
                     going.push((order, at, arrived));
                 }
-                Err(error) => self.ended(&order, Err(error)),
+                Err(error) => self.results.ended(&order, Err(error)),
             }
         }
         let answers = self.give_names(going.iter().map(|(order, at, _)| self.settling(order, at)).collect()).await;
         for ((order, at, arrived), answer) in going.into_iter().zip(answers) {
             let settled = match answer {
-                Err(error) if error.kind() == ErrorKind::Exists => match self.clear_target(&order).await {
+                Err(error) if error.kind() == ErrorKind::Exists => match self.way.clear_target(&order).await {
                     Ok(()) => self.give_names(vec![self.settling(&order, &at)]).await.pop().unwrap_or(Ok(())),
                     Err(error) => Err(error),
                 },
                 answer => answer,
             };
-            self.ended(&order, settled.map(|()| arrived));
+            self.results.ended(&order, settled.map(|()| arrived));
         }
     }
 
@@ -200,7 +228,7 @@ impl Executor {
 
     /// Removes the directories in which files waited, and, when all went well, what earlier runs left in them.
     pub async fn clear_stages(&self) {
-        let stages = std::mem::take(&mut self.delayed.state().stages);
+        let stages = std::mem::take(&mut self.waiting.state().stages);
         let all = !self.ledger.cut_short() && self.ledger.report().is_ok();
         for stage in stages {
             self.dirs.written(&stage);
@@ -256,7 +284,7 @@ mod tests {
 
     #[test]
     fn only_what_was_sent_to_wait_waits() {
-        let delayed = Delayed::default();
+        let delayed = Waiting::default();
         assert!(delayed.keep(&order(1, "a"), Arrived::default()).is_some(), "it went to its own name");
         let old = Entry::file(Key::new("d/f"), 9);
         delayed.state().coming.insert(2, (Key::new("d/f"), Some(old.clone())));

@@ -1,15 +1,22 @@
 //! Directories: created as files need them, finished when the files are done. Those that are missing from the source are deleted,
 //! deepest first; times and attributes come last, because writing into a directory changes its time.
 
-use super::{Executor, dirs::Due, pending::DELETE_BATCH};
-use crate::namesakes::of_name;
+use super::{
+    attributes::Setter,
+    deletions::Deleter,
+    dirs::{Dirs, Due},
+    pending::DELETE_BATCH,
+    results::Results,
+    way::InTheWay,
+};
+use crate::{attributes::Attributes, cx::Cx, ledger::Ledger, namesakes::of_name, plan::Planner};
 use futures::{StreamExt, future::join_all};
 use haul_core::{
     Entry, ErrorKind, Key, Posix, Result, attributes,
     chmod::Chmod,
     compare::Reason,
     event::Event,
-    job::{Root, Verb},
+    job::{Job, Root, Verb},
     keep::Keep,
     plan::{Action, Step},
 };
@@ -19,14 +26,49 @@ use std::sync::Arc;
 /// Permission bits of a directory that everybody may read and enter.
 const SEEN_BY_ALL: u32 = 0o055;
 
-impl Executor {
+/// Makes, deletes and finishes directories.
+pub(crate) struct Directories {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    attributes: Arc<Attributes>,
+    planner: Arc<Planner>,
+    dirs: Arc<Dirs>,
+    deleter: Arc<Deleter>,
+    setter: Arc<Setter>,
+    way: Arc<InTheWay>,
+    results: Arc<Results>,
+    /// Requests at once.
+    at_once: usize,
+}
+
+impl Directories {
+    /// None was made yet.
+    pub(super) fn new(
+        (job, cx, ledger): (&Arc<Job>, &Cx, &Arc<Ledger>),
+        (attributes, planner, dirs): (&Arc<Attributes>, &Arc<Planner>, &Arc<Dirs>),
+        (deleter, setter, way, results): (&Arc<Deleter>, &Arc<Setter>, &Arc<InTheWay>, &Arc<Results>),
+        at_once: usize,
+    ) -> Directories {
+        Directories {
+            job: job.clone(),
+            cx: cx.clone(),
+            ledger: ledger.clone(),
+            attributes: attributes.clone(),
+            planner: planner.clone(),
+            dirs: dirs.clone(),
+            deleter: deleter.clone(),
+            setter: setter.clone(),
+            way: way.clone(),
+            results: results.clone(),
+            at_once,
+        }
+    }
+
     /// Does, or remembers for the end, what was decided about a directory.
-    pub async fn directory(&self, step: Step) {
+    pub async fn take(&self, step: Step) {
         match (step.action, step.src, step.dst) {
-            (Action::Keep, Some(src), Some(dst)) => {
-                self.note_stage(&src.key).await;
-                self.dirs.both(src, dst);
-            }
+            (Action::Keep, Some(src), Some(dst)) => self.dirs.both(src, dst),
             // Something in it could not be examined.
             (Action::Keep, None, Some(dst)) if step.why == Reason::NotSeen => self.dirs.extra.spare(&dst.key),
             (Action::Keep, None, Some(dst)) => self.dirs.keep(dst),
@@ -44,15 +86,15 @@ impl Executor {
             // Nothing can be in a directory that is new itself: a question for each would be a round trip, one after the other.
             if self.cx.dst.caps().dirs && !self.planner.is_new(&src.key.parent()) {
                 let others: Vec<Key> = of_name(&self.cx.dst, src.key.path()).collect();
-                let cleared = join_all(others.iter().map(|other| self.clear_file(other))).await;
+                let cleared = join_all(others.iter().map(|other| self.way.clear_file(other))).await;
                 if let Some(error) = cleared.into_iter().find_map(Result::err) {
-                    self.close(src.key);
+                    self.way.close(src.key);
                     return self.ledger.error(error);
                 }
             }
             self.close_at_once(&src).await;
         }
-        self.note_link(&src.key).await;
+        self.way.note_link(&src.key).await;
         self.dirs.src_only(src);
     }
 
@@ -120,19 +162,19 @@ impl Executor {
         let item = AttributesItem { keep, new: true, ..self.attributes.item(src, &src.key, None) };
         // An error here comes back when something is written there, and is reported then.
         if self.cx.dst.make_dir(&src.key, &WriteSpec::default()).await.is_ok() {
-            self.set_attributes(vec![item]).await;
+            self.setter.set_attributes(vec![item]).await;
         }
     }
 
     /// Finishes directories: creates empty ones if asked, deletes those that are missing from the source, sets times, and deletes
     /// the source's empty ones after a move.
-    pub async fn finish_dirs(&self, deletes: bool) {
+    pub async fn finish(&self, deletes: bool) {
         if self.cx.cancel.is_cancelled() {
             return;
         }
         self.make_empty_dirs().await;
         if deletes {
-            self.delete_extra_dirs().await;
+            self.delete_extra().await;
         }
         self.restore_dirs().await;
         match self.attributes.keep {
@@ -149,10 +191,10 @@ impl Executor {
             return;
         }
         for key in self.dirs.missing() {
-            if self.full.is_full() {
+            if self.results.full.is_full() {
                 return;
             }
-            let way = self.make_way(&key).await;
+            let way = self.way.make_way(&key).await;
             let made = match way {
                 Ok(_) => self.cx.dst.make_dir(&key, &WriteSpec::default()).await,
                 Err(error) => Err(error),
@@ -163,14 +205,16 @@ impl Executor {
                     self.dirs.made(&key);
                     self.ledger.tell(Event::DirMade { key });
                 }
-                Err(error) if error.kind() == ErrorKind::NoSpace => drop(self.full.no_room(error.with_key(&key))),
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    drop(self.results.full.no_room(error.with_key(&key)))
+                }
                 Err(error) => self.ledger.error(error.with_key(&key)),
             }
         }
     }
 
     /// Deletes the directories that are missing from the source, if the job went well enough to trust it.
-    pub async fn delete_extra_dirs(&self) {
+    pub async fn delete_extra(&self) {
         if !self.ledger.cut_short() && (self.ledger.report().error_count == 0 || self.job.deletes.ignore_errors) {
             self.remove_extra_dirs().await;
         }
@@ -219,7 +263,7 @@ impl Executor {
                 _ => {}
             }
         });
-        futures::stream::iter(set).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+        futures::stream::iter(set).buffered(self.at_once).for_each(|()| std::future::ready(())).await;
     }
 
     /// Restores directories that keep their own attributes after files were written into them.
@@ -254,12 +298,12 @@ impl Executor {
             };
             let level: Vec<AttributesItem> = level.iter().map(item).collect();
             let batches = level.chunks(self.cx.copy_batch()).map(|batch| self.set_attributes_of_dirs(batch));
-            futures::stream::iter(batches).buffered(self.checkers()).for_each(|()| std::future::ready(())).await;
+            futures::stream::iter(batches).buffered(self.at_once).for_each(|()| std::future::ready(())).await;
         }
     }
 
     async fn set_attributes_of_dirs(&self, dirs: &[AttributesItem]) {
-        let answers = self.set_attributes(dirs.to_vec()).await;
+        let answers = self.setter.set_attributes(dirs.to_vec()).await;
         for (dir, answer) in dirs.iter().zip(answers) {
             match answer {
                 Ok(done) => self.ledger.count_unkept(done.unkept),

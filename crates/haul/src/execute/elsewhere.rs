@@ -101,9 +101,9 @@ impl Executor {
         let arrived = Arrived { version: src.version.clone(), ..arrived };
         if how != CopyHow::Link {
             // Another name has all of it, and what is set by it is set of the other place's file.
-            self.apply_attributes(src, to, true).await;
+            self.setter.apply_attributes(src, to, true).await;
         }
-        self.arrived(&Order { src: src.clone(), ..order }, arrived);
+        self.results.arrived(&Order { src: src.clone(), ..order }, arrived);
         Outcome::Done
     }
 }

@@ -8,7 +8,7 @@ impl Executor {
     /// Ends the job, once all that was begun has ended.
     pub async fn end(&self) {
         self.force_to_device().await;
-        self.full.say().await;
+        self.results.full.say().await;
         self.end_journal().await;
     }
 

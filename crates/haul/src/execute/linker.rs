@@ -1,18 +1,17 @@
 //! Further names of files: each waits for the first, and is linked to what it became.
 
-use super::Executor;
+use super::{results::Results, way::InTheWay};
 use crate::{
-    Cx,
-    hard_links::{Inode, Name},
-    plan::{Taker, forbidden},
-    spool::Gone,
+    cx::{Consent, Cx},
+    hard_links::{HardLinks, Inode, Name},
+    ledger::Ledger,
+    plan::{Planner, forbidden},
     transfer::{Mover, Order},
 };
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key,
     attributes::{Unkept, What, Why},
-    event::Event,
     plan::{Action, Step},
 };
 use haul_store::CopyHow;
@@ -21,20 +20,46 @@ use std::sync::Arc;
 /// Batches of links that are made at once.
 const BATCHES_AT_ONCE: usize = 8;
 
-impl Executor {
-    /// Links the names that waited. Where a first name didn't arrive, the next takes its place and is brought over.
-    pub async fn settle_links(self: &Arc<Self>) {
-        while !self.ledger.stopping() {
-            let turn = self.links.turn();
-            if turn.is_empty() {
-                return;
-            }
-            let mut first = turn.first;
-            first.extend(self.link_all(turn.links).await);
-            if !first.is_empty() {
-                self.clone().bring_first(first).await;
-            }
+/// Links names.
+pub(super) struct Linker {
+    ledger: Arc<Ledger>,
+    links: Arc<HardLinks>,
+    planner: Arc<Planner>,
+    consent: Consent,
+    /// Links inside the destination.
+    mover: Mover,
+    way: Arc<InTheWay>,
+    results: Arc<Results>,
+}
+
+impl Linker {
+    /// Links what `planner` found to have several names.
+    pub fn new(
+        (ledger, planner, mover): (&Arc<Ledger>, &Arc<Planner>, &Mover),
+        (way, results): (&Arc<InTheWay>, &Arc<Results>),
+    ) -> Linker {
+        let cx = Cx { src: mover.cx.dst.clone(), ..mover.cx.clone() };
+        Linker {
+            ledger: ledger.clone(),
+            links: planner.links().clone(),
+            planner: planner.clone(),
+            consent: Consent::new(&mover.cx),
+            mover: Mover { cx, ..mover.clone() },
+            way: way.clone(),
+            results: results.clone(),
         }
+    }
+
+    /// Links the names that waited, as far as it is settled what became of their first. Gives those that are first themselves now, as
+    /// that didn't arrive or can't be linked to; `None` where none is left.
+    pub async fn turn(&self) -> Option<Vec<Name>> {
+        let turn = self.links.turn();
+        if turn.is_empty() {
+            return None;
+        }
+        let mut first = turn.first;
+        first.extend(self.link_all(turn.links).await);
+        Some(first)
     }
 
     /// Gives back those that can't be links.
@@ -46,40 +71,39 @@ impl Executor {
             let Step { action, why, src: Some(src), dst, link_to, .. } = step else { continue };
             match (action, link_to) {
                 (Action::Link, Some(first)) if self.consent.to("link", &src.key) => {
-                    match self.make_way(&src.key).await {
+                    match self.way.make_way(&src.key).await {
                         Ok(_) => due.push((first, Name { src, dst })),
                         Err(error) => self.ledger.error(error),
                     }
                 }
                 (Action::Refuse, _) => self.ledger.error(forbidden(&src.key)),
-                (Action::Keep, _) => self.kept(&src, &src.key, why),
+                (Action::Keep, _) => self.results.kept(&src, &src.key, why),
                 _ => {}
             }
         }
-        let batches: Vec<Vec<_>> = chunks(due, self.cx.copy_batch());
+        let batches: Vec<Vec<_>> = chunks(due, self.mover.cx.copy_batch());
         let refused = futures::stream::iter(batches).map(|batch| self.link_batch(batch));
         refused.buffer_unordered(BATCHES_AT_ONCE).concat().await
     }
 
     async fn link_batch(&self, batch: Vec<(Key, Name)>) -> Vec<Name> {
-        let mover = Mover { cx: Cx { src: self.cx.dst.clone(), ..self.cx.clone() }, ..self.mover.clone() };
         let order = |(leader, name): &(Key, Name)| {
             let step = self.ledger.next_step();
             let from = Entry { key: leader.clone(), version: None, ..name.src.clone() };
             Order::new(step, from, name.src.key.clone(), name.dst.clone())
         };
         let mut orders: Vec<Order> = batch.iter().map(order).collect();
-        let answers = mover.bring_by_server(&mut orders, CopyHow::Link).await;
+        let answers = self.mover.bring_by_server(&mut orders, CopyHow::Link).await;
         let mut refused = Vec::new();
         for (((leader, name), answer), order) in batch.into_iter().zip(answers).zip(&mut orders) {
             let answer = match answer {
-                Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
-                    self.in_place_of_another_kind(&mover, order, CopyHow::Link).await
+                Err(error) if self.way.may_clear(&error) => {
+                    self.way.in_place_of_another_kind(&self.mover, order, CopyHow::Link).await
                 }
                 answer => answer,
             };
             match answer {
-                Ok(_) => self.linked(&leader, &name.src),
+                Ok(_) => self.results.linked(&leader, &name.src),
                 Err(error) if error.kind() == ErrorKind::Unsupported => {
                     let mut unkept = Unkept::default();
                     unkept.add(What::HardLink, Why::Lacking);
@@ -91,25 +115,6 @@ impl Executor {
             }
         }
         refused
-    }
-
-    fn linked(&self, leader: &Key, src: &Entry) {
-        self.ledger.report().totals.links += 1;
-        self.dirs.written(&src.key);
-        self.ledger.tell(Event::Linked { key: src.key.clone(), to: leader.clone() });
-        if self.job.moves() {
-            self.moved.push(Gone { size: 0, ..src.clone().into() });
-        }
-    }
-
-    /// Brings over names that are first now, as any other file.
-    async fn bring_first(self: Arc<Self>, names: Vec<Name>) {
-        let (out, working) = self.start_working();
-        for Name { src, dst } in names {
-            self.planner.decide(src, dst, &out).await;
-        }
-        drop(out);
-        self.finish_working(working).await;
     }
 }
 

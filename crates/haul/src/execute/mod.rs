@@ -15,6 +15,7 @@ mod linker;
 mod moved;
 mod pending;
 mod places;
+mod results;
 mod starts;
 mod transfers;
 mod way;
@@ -25,16 +26,19 @@ use crate::{
     attributes::Attributes,
     backup::Backup,
     cx::Consent,
-    hard_links::HardLinks,
+    hard_links::Name,
     known::Index,
     ledger::Ledger,
     looks::Due,
     overlap::is_probe,
     part::{Large, Reins},
-    plan::{Outlet, Planner, Walked, forbidden},
+    plan::{Outlet, Planner, Taker as _, Walked, forbidden},
     transfer::{Mover, Order},
 };
+use attributes::Setter;
+use delayed::Delayed;
 use deletions::Deleter;
+use directories::Directories;
 use dirs::Dirs;
 use elsewhere::Outcome;
 use futures::future::BoxFuture;
@@ -47,9 +51,11 @@ use haul_core::{
     plan::{self, Action, Step},
 };
 use haul_store::CopyHow;
-use moved::MovedSources;
-use starts::Starts;
+use linker::Linker;
+use results::Results;
 use std::sync::Arc;
+use transfers::Transfers;
+use way::InTheWay;
 use working::Orders;
 
 /// Steps that are done as they come.
@@ -76,45 +82,50 @@ pub(crate) struct Executor {
     /// Decides again when something turns out to be different.
     planner: Arc<Planner>,
     mover: Mover,
-    starts: Starts,
     /// What only the destination has.
-    pub deleter: Deleter,
+    pub deleter: Arc<Deleter>,
+    /// Directories of both sides.
+    pub directories: Directories,
     dirs: Arc<Dirs>,
-    links: Arc<HardLinks>,
-    /// What a move deletes at the source.
-    pub moved: MovedSources,
-    /// Files that wait for their names.
-    delayed: delayed::Delayed,
-    /// Symlinks that are to make way.
-    in_the_way: tokio::sync::Mutex<way::InTheWay>,
-    /// Directories in whose place something else stays.
-    closed: std::sync::Mutex<Vec<Key>>,
-    /// What is said where there is no room.
-    full: full::Full,
+    results: Arc<Results>,
+    setter: Arc<Setter>,
+    way: Arc<InTheWay>,
+    delayed: Delayed,
+    linker: Linker,
+    transfers: Arc<Transfers>,
     /// Large files go to whoever holds these, if he wants them.
     reins: Option<Reins>,
 }
 
 impl Executor {
-    /// An executor that has done nothing yet; `mover` moves bytes between the ends of `cx`.
+    /// An executor that has done nothing yet; `mover` moves bytes between the ends. With `reins` it asks before it deletes, and leaves
+    /// large files to who wants them.
     pub fn new(
-        job: &Arc<Job>,
-        cx: &Cx,
         ledger: &Arc<Ledger>,
         attributes: &Arc<Attributes>,
         index: &Arc<Index>,
         planner: &Arc<Planner>,
         mover: Mover,
+        reins: Option<Reins>,
     ) -> Executor {
-        let dirs = Arc::<Dirs>::default();
-        let keeps = attributes.keep.is_some();
+        let (job, cx) = (&mover.job, &mover.cx);
+        let (dirs, keeps) = (Arc::<Dirs>::default(), attributes.keep.is_some());
+        let may_delete = reins.as_ref().and_then(|reins| reins.may_delete.clone());
+        let deleter = Deleter::new(job, cx, ledger, index, &dirs, &mover.backup, keeps).asking(may_delete);
+        let deleter = Arc::new(deleter);
+        let results = Arc::new(Results::new((job, cx, ledger), (index, &dirs, planner.links()), keeps));
+        let setter = Arc::new(Setter::new(ledger, attributes, &mover, &results));
+        let way = Arc::new(InTheWay::new(ledger, planner, &deleter, &mover));
         Executor {
-            deleter: Deleter::new(job, cx, ledger, index, &dirs, &mover.backup, keeps),
-            moved: MovedSources::new(job, cx, ledger),
-            full: full::Full::new(&cx.dst, ledger),
-            mover,
-            dirs,
-            links: planner.links().clone(),
+            directories: Directories::new(
+                (job, cx, ledger),
+                (attributes, planner, &dirs),
+                (&deleter, &setter, &way, &results),
+                mover.budget.checkers,
+            ),
+            delayed: Delayed::new((ledger, &dirs, &mover), (&setter, &way, &results)),
+            linker: Linker::new((ledger, planner, &mover), (&way, &results)),
+            transfers: Arc::new(Transfers::new((ledger, &mover), (&setter, &way, &results))),
             consent: Consent::new(cx),
             job: job.clone(),
             cx: cx.clone(),
@@ -122,18 +133,14 @@ impl Executor {
             attributes: attributes.clone(),
             index: index.clone(),
             planner: planner.clone(),
-            starts: Starts::new(&job.limits),
-            delayed: delayed::Delayed::default(),
-            in_the_way: tokio::sync::Mutex::default(),
-            closed: std::sync::Mutex::default(),
-            reins: None,
+            mover,
+            deleter,
+            dirs,
+            results,
+            setter,
+            way,
+            reins,
         }
-    }
-
-    /// This executor, which asks before it deletes, and leaves large files to who wants them.
-    pub fn reined(self, reins: Option<Reins>) -> Executor {
-        let may_delete = reins.as_ref().and_then(|reins| reins.may_delete.clone());
-        Executor { deleter: self.deleter.asking(may_delete), reins, ..self }
     }
 
     /// Who wants this file, as it is large.
@@ -159,6 +166,13 @@ impl Executor {
         }
     }
 
+    async fn directory(&self, step: Step) {
+        if let (Action::Keep, Some(src), Some(_)) = (step.action, &step.src, &step.dst) {
+            self.delayed.note_stage(&src.key).await;
+        }
+        self.directories.take(step).await;
+    }
+
     /// Does what was decided about a file, or hands it to the scheduler.
     async fn file(&self, mut step: Step, orders: &Orders) {
         let mut aside = false;
@@ -179,7 +193,7 @@ impl Executor {
             return;
         }
         if change {
-            match self.make_way(&to).await {
+            match self.way.make_way(&to).await {
                 Ok(true) => (step.action, step.dst) = (Action::Copy, None),
                 Ok(false) => {}
                 Err(error) => return self.ledger.error(error),
@@ -188,7 +202,7 @@ impl Executor {
         }
         if step.action != Action::Copy {
             // What is copied is there once it has arrived.
-            self.links.will_be(&step);
+            self.planner.links().will_be(&step);
         }
         if !step.look {
             self.ledger.decided(&step);
@@ -196,7 +210,7 @@ impl Executor {
         let Step { action, src: Some(src), dst, why, look, .. } = step else { return };
         match action {
             Action::Keep if look => Box::pin(send_due(Due { src, to, why, decided: false }, orders)).await,
-            Action::Keep => self.kept(&src, &to, why),
+            Action::Keep => self.results.kept(&src, &to, why),
             Action::Copy if !aside && let Some(reins) = self.wants_large(&src) => {
                 reins.leave(Large { src, replaced: dst });
             }
@@ -227,7 +241,7 @@ impl Executor {
     }
 
     async fn is_renamed(&self, src: &Entry, old: &Entry) -> bool {
-        if self.make_way(&src.key).await.is_err() {
+        if self.way.make_way(&src.key).await.is_err() {
             // It is told when the file is to be copied instead.
             return false;
         }
@@ -247,8 +261,8 @@ impl Executor {
                 if renames || self.is_deleted(old).await {
                     self.index.is_absent(&old.key);
                 }
-                self.apply_attributes(src, &src.key, false).await;
-                self.links.there(src, None);
+                self.setter.apply_attributes(src, &src.key, false).await;
+                self.planner.links().there(src, None);
                 self.ledger.tell(Event::Renamed { from: old.key.clone(), to: src.key.clone() });
                 true
             }
@@ -268,26 +282,54 @@ impl Executor {
         self.index.will_write(&self.cx.dst, key, self.backup()).await;
     }
 
-    /// Notes that a walk ended, whole or early.
-    pub fn walked(&self, walked: Walked) {
-        if walked.whole {
-            self.full.all_is_known();
+    /// Links the names that waited. Where a first name didn't arrive, the next takes its place and is brought over as any other file.
+    pub async fn settle_links(self: &Arc<Self>) {
+        while !self.ledger.stopping() {
+            let Some(first) = self.linker.turn().await else { return };
+            if first.is_empty() {
+                continue;
+            }
+            let (out, working) = self.start_working();
+            for Name { src, dst } in first {
+                self.planner.decide(src, dst, &out).await;
+            }
+            drop(out);
+            self.finish_working(working).await;
         }
     }
 
-    /// Counts an unchanged file. A move still deletes its source.
-    fn kept(&self, src: &Entry, to: &Key, why: Reason) {
-        self.ledger.report().totals.unchanged += 1;
-        if !self.job.moves() || why.is_left_alone() {
-            return;
+    /// Removes the directories in which files waited.
+    pub async fn clear_stages(&self) {
+        self.delayed.clear_stages().await;
+    }
+
+    /// Deletes the sources of a move that are left.
+    pub async fn delete_moved(&self) {
+        self.results.moved.delete(true).await;
+    }
+
+    /// Notes that a walk ended, whole or early.
+    pub fn walked(&self, walked: Walked) {
+        if walked.whole {
+            self.results.full.all_is_known();
         }
-        if self.consent.to("delete", &src.key) {
-            self.moved.found(src.clone().into(), to);
+    }
+
+    /// Sends an order on its way: by a place where it waits, or to its name.
+    async fn send(&self, order: Box<Order>, orders: &Orders) {
+        let order = match self.delayed.delays(&order.src) {
+            true => Box::pin(self.delayed.to_wait(*order)).await.map(Box::new),
+            false => Some(order),
+        };
+        let Some(order) = order else { return };
+        // Fails only when the scheduler is gone, which stops the job anyway.
+        if let Ok(place) = orders.transfers.reserve().await {
+            place.send(*order);
         }
     }
 
     fn order(&self, src: Entry, to: Key, replaced: Option<Entry>) -> Box<Order> {
-        self.full.ordered(src.size);
+        self.results.full.ordered(src.size);
         Box::new(Order::new(self.ledger.next_step(), src, to, replaced))
     }
 
@@ -298,8 +340,8 @@ impl Executor {
         let meta = meta.and_then(|_| crate::transfer::meta(&self.job, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
-                self.touched(to.clone(), Differs { mtime: true, ..Differs::default() });
-                self.kept(&src, &to, Reason::Mtime);
+                self.results.touched(to.clone(), Differs { mtime: true, ..Differs::default() });
+                self.results.kept(&src, &to, Reason::Mtime);
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.send(self.order(src, to, dst), orders).await,
             Err(error) => {
@@ -312,11 +354,6 @@ impl Executor {
     /// Where replaced and deleted files go.
     fn backup(&self) -> &Backup {
         &self.mover.backup
-    }
-
-    /// Metadata requests at once.
-    fn checkers(&self) -> usize {
-        self.mover.budget.checkers
     }
 }
 

@@ -1,15 +1,21 @@
 //! The transfers of a job: started as permits become free; each result is counted and reported, and in a move the source is
 //! deleted.
 
-use super::{Executor, starts::Admission};
+use super::{
+    attributes::Setter,
+    delayed::delays_any,
+    results::Results,
+    starts::{Admission, Starts},
+    way::InTheWay,
+};
 use crate::{
     budget::Claim,
-    cx::cancelled,
+    cx::{Cx, cancelled},
+    ledger::Ledger,
     schedule::Queue,
-    spool::Gone,
     transfer::{Arrived, Mover, Order},
 };
-use haul_core::{Error, ErrorKind, Kind, Result, Retry, attributes::What, event::Event, plan::Route};
+use haul_core::{Error, ErrorKind, Kind, Result, Retry, event::Event, job::Job, plan::Route};
 use haul_store::{CopyHow, Small};
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -28,9 +34,38 @@ enum Way {
 /// So many small files that go together count as one chunk under way: what is in memory of them is counted by itself.
 const BUNDLED: usize = 4;
 
-impl Executor {
+/// Brings files over.
+pub(super) struct Transfers {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    mover: Mover,
+    starts: Starts,
+    setter: Arc<Setter>,
+    way: Arc<InTheWay>,
+    results: Arc<Results>,
+}
+
+impl Transfers {
+    /// Nothing was begun yet.
+    pub fn new(
+        (ledger, mover): (&Arc<Ledger>, &Mover),
+        (setter, way, results): (&Arc<Setter>, &Arc<InTheWay>, &Arc<Results>),
+    ) -> Transfers {
+        Transfers {
+            job: mover.job.clone(),
+            cx: mover.cx.clone(),
+            ledger: ledger.clone(),
+            mover: mover.clone(),
+            starts: Starts::new(&mover.job.limits),
+            setter: setter.clone(),
+            way: way.clone(),
+            results: results.clone(),
+        }
+    }
+
     /// Starts transfers as permits become free, until the queue is done.
-    pub(super) async fn schedule(self: Arc<Self>, mut queue: Queue) {
+    pub async fn schedule(self: Arc<Self>, mut queue: Queue) {
         let mut running = JoinSet::new();
         let budget = &self.mover.budget;
         let batches = self.cx.dst.caps().files;
@@ -110,32 +145,32 @@ impl Executor {
         match way {
             Way::Alone => {
                 for order in &mut batch {
-                    self.carry_along(std::slice::from_mut(order)).await;
+                    self.setter.carry_along(std::slice::from_mut(order)).await;
                     self.alone(order, &claim).await;
                 }
             }
             Way::Bundled => self.bundled(batch).await,
             Way::ByServer => self.by_server(batch, &claim).await,
         }
-        self.moved.delete(false).await;
+        self.results.moved.delete(false).await;
     }
 
     /// Transfers a file through memory, with its attributes.
     async fn alone(&self, order: &mut Order, claim: &Claim) {
         let result = self.bring(order, claim).await;
         if result.is_ok() && order.carried.is_none() {
-            self.apply_attributes_of(&[order]).await;
+            self.setter.apply_attributes_of(&[order]).await;
         }
-        self.ended(order, result);
+        self.results.ended(order, result);
     }
 
     /// Transfers small files together, and those alone that can't go so.
     async fn bundled(&self, mut batch: Vec<Order>) {
-        self.carry_along(&mut batch).await;
+        self.setter.carry_along(&mut batch).await;
         let answers = self.mover.bring_bundle(&batch).await;
         let bare = |(order, answer): (&Order, &Result<Arrived>)| answer.is_ok() && order.carried.is_none();
         let bare: Vec<&Order> = batch.iter().zip(&answers).filter(|each| bare(*each)).map(|(order, _)| order).collect();
-        self.apply_attributes_of(&bare).await;
+        self.setter.apply_attributes_of(&bare).await;
         for (mut order, answer) in batch.into_iter().zip(answers) {
             match answer {
                 Err(error) if goes_alone(&error) && !self.ledger.stopping() => {
@@ -145,8 +180,8 @@ impl Executor {
                     self.alone(&mut order, &claim).await;
                 }
                 // Nothing is wrong with it but that nobody brings it any more.
-                Err(error) if error.kind() == ErrorKind::Unsupported => self.ended(&order, Err(cancelled())),
-                answer => self.ended(&order, answer),
+                Err(error) if error.kind() == ErrorKind::Unsupported => self.results.ended(&order, Err(cancelled())),
+                answer => self.results.ended(&order, answer),
             }
         }
     }
@@ -164,39 +199,25 @@ impl Executor {
             }
             let result = match answer {
                 // Another route may work where the store's own copy doesn't, or the file has stopped changing.
-                Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && is_file(order) => {
+                Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && order.is_file() => {
                     let brought = self.bring(order, claim).await;
                     if brought.is_ok() {
-                        self.apply_attributes_of(&[order]).await;
+                        self.setter.apply_attributes_of(&[order]).await;
                     }
                     brought
                 }
-                Err(e) if e.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
-                    self.in_place_of_another_kind(&self.mover, order, how).await
-                }
+                Err(e) if self.way.may_clear(&e) => self.way.in_place_of_another_kind(&self.mover, order, how).await,
                 other => other,
             };
-            self.ended(order, result);
+            self.results.ended(order, result);
         }
-    }
-
-    /// Has the store bring what something of another kind was in the way of.
-    pub(super) async fn in_place_of_another_kind(
-        &self,
-        mover: &Mover,
-        order: &mut Order,
-        how: CopyHow,
-    ) -> Result<Arrived> {
-        self.clear_target(order).await?;
-        let again = mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
-        again.unwrap_or_else(|| Err(cancelled()))
     }
 
     /// Transfers a file through memory. Something of another kind at its name is replaced if the job allows it.
     async fn bring(&self, order: &mut Order, claim: &Claim) -> Result<Arrived> {
         match self.mover.bring(order, claim).await {
-            Err(error) if error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced() => {
-                self.clear_target(order).await?;
+            Err(error) if self.way.may_clear(&error) => {
+                self.way.clear_target(order).await?;
                 self.mover.bring(order, claim).await
             }
             brought => brought,
@@ -206,12 +227,15 @@ impl Executor {
     /// Leaves out what is to replace a file that may be the source itself, reached in another way: renamed onto itself it could be lost.
     async fn without_own(&self, batch: Vec<Order>) -> Vec<Order> {
         let replace = batch.iter().filter(|order| order.replaced.is_some());
-        let one =
-            self.moved.in_one_place(replace.map(|order| (order.src.key.clone(), order.to.clone())).collect()).await;
+        let one = self
+            .results
+            .moved
+            .in_one_place(replace.map(|order| (order.src.key.clone(), order.to.clone())).collect())
+            .await;
         let own = |order: &Order| order.replaced.is_some() && one.contains(&order.src.key.parent());
         let (own, apart): (Vec<Order>, Vec<Order>) = batch.into_iter().partition(own);
         // Why was told.
-        own.iter().for_each(|order| self.ended(order, Err(cancelled())));
+        own.iter().for_each(|order| self.results.ended(order, Err(cancelled())));
         apart
     }
 
@@ -223,82 +247,7 @@ impl Executor {
         let (keep, only_kept) = (&self.job.attributes.keep, self.job.attributes.only_kept);
         let kept = !only_kept || keep.perms && keep.owner && keep.group;
         let renames = self.job.moves() && self.cx.dst.caps().renames;
-        renames && kept && !self.delays_any() && !(only_kept && batch.iter().any(shared))
-    }
-
-    /// Records the result of an order.
-    pub(super) fn ended(&self, order: &Order, result: Result<Arrived>) {
-        match result {
-            Ok(arrived) if !is_file(order) && could_not_be(&arrived) => {
-                self.ledger.count_unkept(arrived.unkept);
-                self.ledger.tell(Event::Skipped { step: order.step });
-            }
-            Ok(arrived) => {
-                if let Some(arrived) = self.delayed.keep(order, arrived) {
-                    self.arrived(order, arrived);
-                }
-            }
-            Err(error) => {
-                if self.attributes.keep.is_some() {
-                    // Its directory may have been opened for it.
-                    self.dirs.written(&order.to);
-                }
-                // Every further file would fail the same way, after filling the little space that is left: reported once, at the end.
-                let error = if error.kind() == ErrorKind::NoSpace { self.full.no_room(error) } else { error };
-                let error = if self.ledger.was_hopeless(error.kind()) { cancelled() } else { error };
-                let kind = error.kind();
-                let error = Arc::new(error);
-                self.ledger.tell(Event::Failed { step: order.step, error: error.clone() });
-                if kind != ErrorKind::Cancelled {
-                    self.ledger.report().error(error);
-                }
-            }
-        }
-    }
-
-    /// Counts a file that arrived and tells the sink.
-    pub fn arrived(&self, order: &Order, arrived: Arrived) {
-        if let Some(stored) = &arrived.stored {
-            self.index.saw(stored);
-        }
-        {
-            let mut report = self.ledger.report();
-            let totals = &mut report.totals;
-            totals.transfers += 1;
-            totals.bytes += arrived.size;
-            totals.server_copies += u64::from(arrived.by_server);
-            if let Some(algo) = arrived.proved {
-                *totals.proved.entry(algo).or_default() += 1;
-            }
-            totals.unproved += u64::from(arrived.unproved.is_some());
-        }
-        if let Some(algo) = arrived.unproved {
-            let message = format!(
-                "it was resumed after an interruption, so its {algo} is not proved: haul check compares, and \
-                 --verify=read reads what was sent before again"
-            );
-            self.ledger.tell(Event::Notice { key: Some(order.to.clone()), message });
-        }
-        self.ledger.count_unkept(arrived.unkept);
-        self.links.there(&order.src, None);
-        self.full.arrived(order.src.size);
-        self.dirs.written(&order.to);
-        self.ledger.tell(Event::Done {
-            step: order.step,
-            key: order.to.clone(),
-            size: arrived.size,
-            replaced: order.replaced.is_some(),
-            proved: arrived.proved,
-        });
-        if self.job.moves() && arrived.renamed {
-            self.moved.renamed(&order.src.key, order.src.size);
-        } else if self.job.moves() {
-            let gone = Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version };
-            match &order.replaced {
-                Some(_) => self.moved.found(gone, &order.to),
-                None => self.moved.push(gone),
-            }
-        }
+        renames && kept && !delays_any(&self.job) && !(only_kept && batch.iter().any(shared))
     }
 }
 
@@ -309,14 +258,4 @@ fn goes_alone(error: &Error) -> bool {
         ErrorKind::Unreachable | ErrorKind::Unauthenticated => error.retry() != Retry::Never,
         _ => true,
     }
-}
-
-/// True for a regular file or a symlink: its bytes can be transferred by more than one route.
-fn is_file(order: &Order) -> bool {
-    order.src.has_bytes()
-}
-
-/// True when a device, FIFO or socket couldn't be made.
-fn could_not_be(arrived: &Arrived) -> bool {
-    arrived.unkept.holds(What::Device) || arrived.unkept.holds(What::Special)
 }

@@ -1,32 +1,82 @@
 //! Replacing something of another kind: deletes it at the destination where a file is to be written, if the job allows it.
 
-use super::Executor;
-use crate::{namesakes::of_name, plan::no_way, transfer::Order};
+use super::deletions::Deleter;
+use crate::{
+    backup::Backup,
+    cx::{Cx, cancelled},
+    ledger::Ledger,
+    namesakes::of_name,
+    plan::{Planner, no_way},
+    transfer::{Arrived, Mover, Order},
+};
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version,
     event::Event,
-    job::{Lookup, Publish},
+    job::{Job, Lookup, Publish},
     plan,
 };
-use haul_store::ListRequest;
-use std::collections::BTreeSet;
+use haul_store::{CopyHow, ListRequest};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+/// What is in the way of what is to be written, and makes way.
+pub(super) struct InTheWay {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    planner: Arc<Planner>,
+    deleter: Arc<Deleter>,
+    backup: Backup,
+    /// Symlinks that are to make way.
+    links: tokio::sync::Mutex<Links>,
+    /// Directories in whose place something else stays.
+    closed: Mutex<Vec<Key>>,
+}
 
 /// Symlinks of the destination where the source has directories.
 #[derive(Default)]
-pub(super) struct InTheWay {
+struct Links {
     /// By the directories' keys.
-    links: BTreeSet<Key>,
+    known: BTreeSet<Key>,
     /// Directories that were looked at, on the way to what was written last; the outermost first.
     asked: Vec<Key>,
 }
 
-impl Executor {
+impl InTheWay {
+    /// Nothing is known to be in the way of what `mover` brings.
+    pub fn new(ledger: &Arc<Ledger>, planner: &Arc<Planner>, deleter: &Arc<Deleter>, mover: &Mover) -> InTheWay {
+        InTheWay {
+            job: mover.job.clone(),
+            cx: mover.cx.clone(),
+            backup: mover.backup.clone(),
+            ledger: ledger.clone(),
+            planner: planner.clone(),
+            deleter: deleter.clone(),
+            links: tokio::sync::Mutex::default(),
+            closed: Mutex::default(),
+        }
+    }
+
+    /// True where `error` says that something of another kind is in the way, and the job replaces that.
+    pub fn may_clear(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced()
+    }
+
+    /// Has the store bring what something of another kind was in the way of.
+    pub async fn in_place_of_another_kind(&self, mover: &Mover, order: &mut Order, how: CopyHow) -> Result<Arrived> {
+        self.clear_target(order).await?;
+        let again = mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
+        again.unwrap_or_else(|| Err(cancelled()))
+    }
+
     /// Deletes the directory at a file's name: an empty one, or one with its contents where the job deletes. Also deletes what
     /// isn't a regular file before a file is written in place.
     ///
     /// Errors: those of deleting; `Exists` when it must stay.
-    pub(super) async fn clear_target(&self, order: &Order) -> Result<()> {
+    pub async fn clear_target(&self, order: &Order) -> Result<()> {
         let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
         if self.planner.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
@@ -49,7 +99,7 @@ impl Executor {
     }
 
     /// Notes that something that stays has the place of a directory: nothing may be written below its name, as that may be a symlink.
-    pub(super) fn close(&self, dir: Key) {
+    pub fn close(&self, dir: Key) {
         self.closed.lock().unwrap_or_else(|e| e.into_inner()).push(dir);
     }
 
@@ -59,9 +109,9 @@ impl Executor {
     }
 
     /// Notes a symlink of the destination at the name of a directory that only the source has, where that is to make way.
-    pub(super) async fn note_link(&self, dir: &Key) {
+    pub async fn note_link(&self, dir: &Key) {
         if self.links_make_way() && !self.planner.is_new(&dir.parent()) && self.is_link(dir).await {
-            self.in_the_way.lock().await.links.insert(dir.clone());
+            self.links.lock().await.known.insert(dir.clone());
         }
     }
 
@@ -82,7 +132,7 @@ impl Executor {
     /// True where there was one: what the destination was seen to have there is elsewhere.
     ///
     /// Errors: those of deleting; `Exists` where one must stay. Then nothing may be written there.
-    pub(super) async fn make_way(&self, to: &Key) -> Result<bool> {
+    pub async fn make_way(&self, to: &Key) -> Result<bool> {
         if self.is_closed(to) {
             let message = "what the destination has in the place of its directory could not be removed";
             return Err(Error::new(ErrorKind::Exists, "write", message).with_key(to));
@@ -91,7 +141,7 @@ impl Executor {
             return Ok(false);
         }
         let mut made = false;
-        let mut way = self.in_the_way.lock().await;
+        let mut way = self.links.lock().await;
         let above = |dir: &&Key| to.as_bytes().starts_with(dir.as_bytes());
         let listing = &self.job.listing;
         if !self.cx.src.caps().dirs || listing.no_traverse || listing.lookup == Lookup::Never {
@@ -108,10 +158,10 @@ impl Executor {
                 way.asked.push(dir);
             }
         }
-        let on_the_way: Vec<Key> = way.links.iter().filter(above).cloned().collect();
+        let on_the_way: Vec<Key> = way.known.iter().filter(above).cloned().collect();
         for dir in on_the_way {
             self.clear_link(&Key::symlink(dir.path())).await?;
-            way.links.remove(&dir);
+            way.known.remove(&dir);
             made = true;
         }
         Ok(made)
@@ -138,12 +188,12 @@ impl Executor {
     /// Deletes what has this name, unless it is a directory.
     ///
     /// Errors: those of deleting; in a move, when this job wrote it.
-    pub(super) async fn clear_file(&self, key: &Key) -> Result<()> {
+    pub async fn clear_file(&self, key: &Key) -> Result<()> {
         match self.cx.dst.stat(key).await {
             Ok(entry) if !entry.is_dir() => {
                 self.check_older(&entry)?;
                 self.deleter.check_may_delete().await.map_err(|e| e.with_key(key))?;
-                if self.backup().keeps(&entry.key) && self.backup().keep(&self.cx, &entry).await? {
+                if self.backup.keeps(&entry.key) && self.backup.keep(&self.cx, &entry).await? {
                     return Ok(());
                 }
                 let answers = self.cx.dst.delete(vec![(key.clone(), self.pin(&entry))]).await;
@@ -188,8 +238,8 @@ impl Executor {
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
             self.deleter.check_may_delete().await.map_err(|e| e.with_key(&entry.key))?;
-            let kept = self.backup().keeps(&entry.key) && !entry.is_dir();
-            if kept && self.backup().keep(&self.cx, &entry).await? {
+            let kept = self.backup.keeps(&entry.key) && !entry.is_dir();
+            if kept && self.backup.keep(&self.cx, &entry).await? {
                 continue;
             }
             for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {
@@ -211,7 +261,7 @@ impl Executor {
 
     /// Where [`Self::never_replaces_own`] holds: true for a file that this run may have written. In a move it may be the only copy
     /// of another source.
-    pub(super) fn may_be_of_this_run(&self, there: &Entry) -> bool {
+    pub fn may_be_of_this_run(&self, there: &Entry) -> bool {
         let untold = there.changed.is_none() && !there.is_dir() && self.began().is_some();
         self.never_replaces_own() && (untold || self.is_of_this_run(there))
     }
@@ -227,12 +277,12 @@ impl Executor {
     }
 
     /// Errors: `Exists`, for a file that [`Self::may_be_of_this_run`].
-    pub(super) fn check_older(&self, there: &Entry) -> Result<()> {
+    pub fn check_older(&self, there: &Entry) -> Result<()> {
         if self.may_be_of_this_run(there) { Err(two_for_one(&there.key)) } else { Ok(()) }
     }
 
     /// The version that deleting must find, where another transfer of the same move may be faster.
-    pub(super) fn pin(&self, there: &Entry) -> Option<Version> {
+    pub fn pin(&self, there: &Entry) -> Option<Version> {
         there.version.clone().filter(|_| self.job.moves())
     }
 

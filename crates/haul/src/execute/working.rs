@@ -35,12 +35,13 @@ impl Taker for Executor {
         let (transfers, coming) = mpsc::channel(if pauses { COMING_BEFORE_A_PAUSE } else { COMING });
         let queue = Queue::new(coming, self.job.pace.order_by, self.job.pace.check_first, self.cx.copy_batch());
         let queue = if pauses { queue.before_a_pause() } else { queue };
-        let scheduler = tokio::spawn(self.clone().schedule(queue));
-        let looks = Looks { size: self.cx.copy_batch(), at_once: self.checkers(), ledger: self.ledger.clone() };
-        let run = self.clone();
+        let scheduler = tokio::spawn(self.transfers.clone().schedule(queue));
+        let looks =
+            Looks { size: self.cx.copy_batch(), at_once: self.mover.budget.checkers, ledger: self.ledger.clone() };
+        let setter = self.setter.clone();
         let (attributes, setter) = looks.start(move |files| {
-            let run = run.clone();
-            async move { run.attribute_batch(files).await }
+            let setter = setter.clone();
+            async move { setter.attribute_batch(files).await }
         });
         let orders = Orders { transfers, attributes };
         (Done { executor: self.clone(), orders }, Working { scheduler, setter })
@@ -49,6 +50,6 @@ impl Taker for Executor {
     async fn finish_working(&self, working: Working) {
         self.ledger.joined("transfer", working.scheduler.await);
         self.ledger.joined("set attributes", working.setter.await);
-        self.publish_delayed().await;
+        self.delayed.publish().await;
     }
 }

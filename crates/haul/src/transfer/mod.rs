@@ -95,6 +95,11 @@ impl Order {
     pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
         Order { step, src, to, replaced, kept: false, taken: 0, carried: None, stops_at_limit: false }
     }
+
+    /// True for a regular file or a symlink: its bytes can be transferred by more than one route.
+    pub fn is_file(&self) -> bool {
+        self.src.has_bytes()
+    }
 }
 
 /// A file that arrived, whole.

@@ -1,0 +1,172 @@
+//! What became of files: each result is counted and told, and what follows from it is noted: of their directories, of further names,
+//! of the sources of a move.
+
+use super::{delayed::Waiting, dirs::Dirs, full::Full, moved::MovedSources};
+use crate::{
+    cx::{Consent, Cx, cancelled},
+    hard_links::HardLinks,
+    known::Index,
+    ledger::Ledger,
+    spool::Gone,
+    transfer::{Arrived, Order},
+};
+use haul_core::{
+    Entry, ErrorKind, Key, Result,
+    attributes::{Differs, What},
+    compare::Reason,
+    event::Event,
+    job::Job,
+};
+use std::sync::Arc;
+
+/// The account of a job's files.
+pub(super) struct Results {
+    job: Arc<Job>,
+    ledger: Arc<Ledger>,
+    index: Arc<Index>,
+    consent: Consent,
+    dirs: Arc<Dirs>,
+    links: Arc<HardLinks>,
+    /// Files that arrived, and wait for their names.
+    waiting: Arc<Waiting>,
+    /// What is said where there is no room.
+    pub full: Full,
+    /// What a move deletes at the source.
+    pub moved: MovedSources,
+    /// Attributes are kept, so the directory of what doesn't arrive may have been opened for it.
+    opens_dirs: bool,
+}
+
+impl Results {
+    /// No file has a result yet.
+    pub fn new(
+        (job, cx, ledger): (&Arc<Job>, &Cx, &Arc<Ledger>),
+        (index, dirs, links): (&Arc<Index>, &Arc<Dirs>, &Arc<HardLinks>),
+        opens_dirs: bool,
+    ) -> Results {
+        Results {
+            consent: Consent::new(cx),
+            full: Full::new(&cx.dst, ledger),
+            moved: MovedSources::new(job, cx, ledger),
+            waiting: Arc::default(),
+            job: job.clone(),
+            ledger: ledger.clone(),
+            index: index.clone(),
+            dirs: dirs.clone(),
+            links: links.clone(),
+            opens_dirs,
+        }
+    }
+
+    /// Files that arrived, and wait for their names.
+    pub fn waiting(&self) -> &Arc<Waiting> {
+        &self.waiting
+    }
+
+    /// Records the result of an order.
+    pub fn ended(&self, order: &Order, result: Result<Arrived>) {
+        match result {
+            Ok(arrived) if !order.is_file() && could_not_be(&arrived) => {
+                self.ledger.count_unkept(arrived.unkept);
+                self.ledger.tell(Event::Skipped { step: order.step });
+            }
+            Ok(arrived) => {
+                if let Some(arrived) = self.waiting.keep(order, arrived) {
+                    self.arrived(order, arrived);
+                }
+            }
+            Err(error) => {
+                if self.opens_dirs {
+                    // Its directory may have been opened for it.
+                    self.dirs.written(&order.to);
+                }
+                // Every further file would fail the same way, after filling the little space that is left: reported once, at the end.
+                let error = if error.kind() == ErrorKind::NoSpace { self.full.no_room(error) } else { error };
+                let error = if self.ledger.was_hopeless(error.kind()) { cancelled() } else { error };
+                let kind = error.kind();
+                let error = Arc::new(error);
+                self.ledger.tell(Event::Failed { step: order.step, error: error.clone() });
+                if kind != ErrorKind::Cancelled {
+                    self.ledger.report().error(error);
+                }
+            }
+        }
+    }
+
+    /// Counts a file that arrived and tells the sink.
+    pub fn arrived(&self, order: &Order, arrived: Arrived) {
+        if let Some(stored) = &arrived.stored {
+            self.index.saw(stored);
+        }
+        {
+            let mut report = self.ledger.report();
+            let totals = &mut report.totals;
+            totals.transfers += 1;
+            totals.bytes += arrived.size;
+            totals.server_copies += u64::from(arrived.by_server);
+            if let Some(algo) = arrived.proved {
+                *totals.proved.entry(algo).or_default() += 1;
+            }
+            totals.unproved += u64::from(arrived.unproved.is_some());
+        }
+        if let Some(algo) = arrived.unproved {
+            let message = format!(
+                "it was resumed after an interruption, so its {algo} is not proved: haul check compares, and \
+                 --verify=read reads what was sent before again"
+            );
+            self.ledger.tell(Event::Notice { key: Some(order.to.clone()), message });
+        }
+        self.ledger.count_unkept(arrived.unkept);
+        self.links.there(&order.src, None);
+        self.full.arrived(order.src.size);
+        self.dirs.written(&order.to);
+        self.ledger.tell(Event::Done {
+            step: order.step,
+            key: order.to.clone(),
+            size: arrived.size,
+            replaced: order.replaced.is_some(),
+            proved: arrived.proved,
+        });
+        if self.job.moves() && arrived.renamed {
+            self.moved.renamed(&order.src.key, order.src.size);
+        } else if self.job.moves() {
+            let gone = Gone { key: order.src.key.clone(), size: arrived.size, version: arrived.version };
+            match &order.replaced {
+                Some(_) => self.moved.found(gone, &order.to),
+                None => self.moved.push(gone),
+            }
+        }
+    }
+
+    /// Counts an unchanged file. A move still deletes its source.
+    pub fn kept(&self, src: &Entry, to: &Key, why: Reason) {
+        self.ledger.report().totals.unchanged += 1;
+        if !self.job.moves() || why.is_left_alone() {
+            return;
+        }
+        if self.consent.to("delete", &src.key) {
+            self.moved.found(src.clone().into(), to);
+        }
+    }
+
+    /// Counts a file whose time or attributes were set.
+    pub fn touched(&self, key: Key, differs: Differs) {
+        self.ledger.report().totals.touched += 1;
+        self.ledger.tell(Event::Touched { key, differs });
+    }
+
+    /// Counts a further name that was linked to `leader`, and tells of it.
+    pub fn linked(&self, leader: &Key, src: &Entry) {
+        self.ledger.report().totals.links += 1;
+        self.dirs.written(&src.key);
+        self.ledger.tell(Event::Linked { key: src.key.clone(), to: leader.clone() });
+        if self.job.moves() {
+            self.moved.push(Gone { size: 0, ..src.clone().into() });
+        }
+    }
+}
+
+/// True when a device, FIFO or socket couldn't be made.
+fn could_not_be(arrived: &Arrived) -> bool {
+    arrived.unkept.holds(What::Device) || arrived.unkept.holds(What::Special)
+}
