@@ -139,6 +139,8 @@ fn hint(error: &Error) -> Option<&'static str> {
         ErrorKind::DirNotFound if error.message().ends_with(NO_KEYS) => {
             "check the spelling: haul lsd shows the directories of the path above it"
         }
+        // What is only read or removed is not to be created.
+        ErrorKind::DirNotFound if matches!(error.op(), "read" | "rmdir" | "mkdir" | "purge") => "check the spelling",
         ErrorKind::DirNotFound => "check the spelling, or create it with haul mkdir",
         ErrorKind::Denied => "the store knows you but doesn't allow this: check the permissions",
         ErrorKind::Busy => "the store asks to slow down: try --tpslimit or a smaller --transfers",

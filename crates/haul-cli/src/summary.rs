@@ -265,7 +265,11 @@ fn lines(counts: &Counts, elapsed: Duration) -> Vec<String> {
     if counts.deletes > 0 || counts.dirs_deleted > 0 {
         let freed = size_text(counts.deleted_bytes);
         lines.push(match counts.dry_run {
-            true => format!("Would delete:   {} files, {} directories, {freed}", counts.deletes, counts.dirs_deleted),
+            true => {
+                let file = if counts.deletes == 1 { "file" } else { "files" };
+                let directory = if counts.dirs_deleted == 1 { "directory" } else { "directories" };
+                format!("Would delete:   {} {file}, {} {directory}, {freed}", counts.deletes, counts.dirs_deleted)
+            }
             false => format!(
                 "Deleted:       {:>10} (files), {} (dirs), {freed} (freed)",
                 counts.deletes, counts.dirs_deleted
@@ -664,7 +668,7 @@ mod tests {
         let text = stats(&counts, Duration::from_secs(1), false);
         assert_eq!(
             text,
-            "Would transfer: 2 files, 12 MiB\nWould delete:   1 files, 0 directories, 0 B\nElapsed time:         1.0s"
+            "Would transfer: 2 files, 12 MiB\nWould delete:   1 file, 0 directories, 0 B\nElapsed time:         1.0s"
         );
         assert_eq!(stats(&counts, Duration::from_secs(1), true), "Would transfer: 2 files, 12 MiB");
     }

@@ -29,12 +29,15 @@ impl Log {
         Ok(Log { file, format: Some(format).filter(|format| !format.is_empty()) })
     }
 
-    /// Writes each line of a text that isn't empty. A log that can't be written stops nothing.
-    pub fn write(&mut self, text: &[u8]) {
+    /// Writes each line of a text that isn't empty.
+    ///
+    /// Errors: those of writing.
+    pub fn write(&mut self, text: &[u8]) -> io::Result<()> {
         let at = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::system());
         let head = format!("{} [{}] ", at.strftime("%Y/%m/%d %H:%M:%S"), std::process::id());
         for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
-            let _ = self.file.write_all(&[head.as_bytes(), line, b"\n"].concat());
+            self.file.write_all(&[head.as_bytes(), line, b"\n"].concat())?;
         }
+        Ok(())
     }
 }

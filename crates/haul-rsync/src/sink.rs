@@ -86,6 +86,8 @@ struct State {
     trouble: Trouble,
     began: Instant,
     drawn: Option<Instant>,
+    /// The last line that was written is that one.
+    on_drawing: bool,
     /// Names that are being linked, how that is told, and in what they differ from what is there.
     to_link: HashMap<Key, (Update, Difference, Facts)>,
     /// What is to be told, once the files before it are on their way.
@@ -143,6 +145,7 @@ impl Lines {
             trouble: Trouble::default(),
             began: Instant::now(),
             drawn: None,
+            on_drawing: false,
             to_link: HashMap::new(),
             waiting: Waiting::default(),
             under_way: HashMap::new(),
@@ -166,14 +169,26 @@ impl Lines {
     fn begin_log(&self, options: &Options) {
         let Some(path) = &options.log_file else { return };
         match Log::open(path, options) {
-            Ok(mut log) => {
-                log.write(b"building file list");
-                self.lock().log = Some(log);
-            }
-            Err(error) => {
-                let path = String::from_utf8_lossy(path).into_owned();
-                self.complain(&format!("--log-file {path}: {}: there will be no log", named::why(&error)));
-            }
+            Ok(mut log) => match log.write(b"building file list") {
+                Ok(()) => self.lock().log = Some(log),
+                Err(error) => self.no_log(path, &error),
+            },
+            Err(error) => self.no_log(path, &error),
+        }
+    }
+
+    fn no_log(&self, path: &[u8], error: &std::io::Error) {
+        let path = String::from_utf8_lossy(path).into_owned();
+        self.complain(&format!("--log-file {path}: {}: there will be no log", named::why(error)));
+    }
+
+    /// Writes to the log; where that fails, it is told once, and the log ends.
+    fn write_log(&self, state: &mut State, line: &[u8]) {
+        let written = state.log.as_mut().map_or(Ok(()), |log| log.write(line));
+        if let Err(error) = written {
+            state.log = None;
+            let why = named::why(&error);
+            self.screen.log(&format!("{}: --log-file: {why}: the log ends here", self.look.program));
         }
     }
 
@@ -192,8 +207,7 @@ impl Lines {
 
     /// A line in the log.
     pub fn log(&self, line: &str) {
-        let log = &mut self.lock().log;
-        log.iter_mut().for_each(|log| log.write(line.as_bytes()));
+        self.write_log(&mut self.lock(), line.as_bytes());
     }
 
     /// A line on standard output, and in the log.
@@ -210,7 +224,7 @@ impl Lines {
     fn complain_in(&self, state: &mut State, line: &str) {
         let _ = state.out.flush();
         let line = format!("{}: {}", self.look.program, one_line(line));
-        state.log.iter_mut().for_each(|log| log.write(line.as_bytes()));
+        self.write_log(state, line.as_bytes());
         self.screen.log(&line);
     }
 
@@ -302,7 +316,11 @@ impl Lines {
         match (file, came) {
             (Some(file), false) => state.waiting.lost(&file),
             (file, _) => {
-                if let Some(more) = file.map_or(more.clone(), |file| state.waiting.came(&file, more)) {
+                if let Some(mut more) = file.map_or(more.clone(), |file| state.waiting.came(&file, more)) {
+                    // Its name was told when it began, and others have come since.
+                    let name = plain(state, key);
+                    more.extend_from_slice(b"  ");
+                    more.extend_from_slice(&shown(&name, self.look.raw_bytes));
                     self.line(state, &more);
                 }
             }
@@ -319,13 +337,14 @@ impl Lines {
     fn tell_ready(&self, state: &mut State) {
         while let Some(Told { line, logged }) = state.waiting.next() {
             if let Some(line) = line {
+                self.leave_drawing(state);
                 // A reader that went away isn't told.
                 let _ = state.out.write_all(&line).and_then(|()| state.out.write_all(b"\n"));
                 if self.screen.is_live() {
                     let _ = state.out.flush();
                 }
             }
-            logged.iter().zip(&mut state.log).for_each(|(line, log)| log.write(line));
+            logged.iter().for_each(|line| self.write_log(state, line));
         }
     }
 
@@ -508,6 +527,13 @@ impl Lines {
         Some(line.into_bytes())
     }
 
+    /// Begins a new line where the last one is that of `--info=progress2`.
+    fn leave_drawing(&self, state: &mut State) {
+        if std::mem::take(&mut state.on_drawing) {
+            let _ = writeln!(state.out);
+        }
+    }
+
     /// The one line of `--info=progress2`.
     fn draw(&self, state: &mut State, all: bool) {
         if self.look.info.progress < 2 || (!all && state.drawn.is_some_and(|at| at.elapsed() < REDRAW)) {
@@ -526,6 +552,7 @@ impl Lines {
             stats.arrived,
             stats.files.total()
         );
+        state.on_drawing = true;
         let _ = state.out.write_all(line.as_bytes()).and_then(|()| state.out.flush());
     }
 }

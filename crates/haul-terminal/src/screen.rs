@@ -78,8 +78,14 @@ impl Screen {
     pub fn log(&self, line: &str) {
         let mut state = self.lock();
         if let Some(log) = &mut state.log {
-            let _ = log.write_all(format!("{line}\n").as_bytes());
-            return;
+            match log.write_all(format!("{line}\n").as_bytes()) {
+                Ok(()) => return,
+                // Said once; what follows comes here.
+                Err(error) => {
+                    let _ = writeln!(stderr(), "the log can't be written any more, so it goes on here: {error}");
+                    state.log = None;
+                }
+            }
         }
         if let Some(held) = &mut state.held {
             held.push(line.to_owned());

@@ -1,6 +1,8 @@
 //! `sbatch`: the script that runs a command as a Slurm job. Pure text: Slurm isn't asked.
 
 use crate::{
+    cli::parse,
+    colour::Choice,
     context::Context,
     error::{Outcome, usage},
     print,
@@ -12,13 +14,13 @@ use std::ffi::OsString;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Number of nodes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
     /// Cores of each node; haul uses all of them by itself
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     cores: u32,
     /// Time limit, as Slurm reads it: 12:00:00, 2-00:00:00
-    #[arg(long, value_name = "TIME", default_value = "12:00:00")]
+    #[arg(long, value_name = "TIME", default_value = "12:00:00", value_parser = slurm_time)]
     time: String,
     /// Partition of the cluster
     #[arg(long, value_name = "NAME")]
@@ -27,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
     /// Memory of each node, as Slurm reads it: 8G
-    #[arg(long, value_name = "SIZE", default_value = "8G")]
+    #[arg(long, alias = "mem", value_name = "SIZE", default_value = "8G", value_parser = slurm_memory)]
     memory: String,
     /// A command of haul's and its arguments, without the word haul; or haul-mpi, its command and arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1..)]
@@ -38,9 +40,53 @@ pub struct Args {
 pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
     let words: Option<Vec<&str>> = args.words.iter().map(|word| word.to_str()).collect();
     let words = words.ok_or_else(|| usage("names that aren't UTF-8 can't be written into a script"))?;
-    let text = script(&args, &words).map_err(usage)?;
+    // As people write it all the same.
+    let words = if words.len() > 1 { words.strip_prefix(&["haul"]).unwrap_or(&words) } else { &words };
+    check(words)?;
+    let text = script(&args, words).map_err(usage)?;
     print::text(&text)?;
     Ok(Outcome::Done)
+}
+
+/// A job that waits for hours must not fail for a word.
+///
+/// Errors: haul has no such command, or the command no such arguments. haul-mpi reads its own.
+fn check(words: &[&str]) -> Result<()> {
+    match words {
+        ["haul-mpi", ..] => return Ok(()),
+        [flag, ..] if flag.starts_with('-') => {
+            return Err(usage(format!(
+                "{flag} is no option of haul sbatch: name the command first, and its flags after it"
+            )));
+        }
+        _ => {}
+    }
+    let line = std::iter::once("haul").chain(words.iter().copied()).map(OsString::from).collect();
+    parse(line, Choice::Never).map(|_| ()).map_err(|refused| usage(format!("haul {}: {}", words.join(" "), refused.0)))
+}
+
+/// A time limit as Slurm reads it: minutes, or days, hours, minutes and seconds.
+fn slurm_time(text: &str) -> Result<String, String> {
+    let (days, rest) = match text.split_once('-') {
+        Some((days, rest)) => (Some(days), rest),
+        None => (None, text),
+    };
+    let numbers: Vec<&str> = days.into_iter().chain(rest.split(':')).collect();
+    let fits =
+        rest.split(':').count() <= 3 && numbers.iter().all(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    match fits {
+        true => Ok(text.to_owned()),
+        false => Err("Slurm reads 90 (minutes), 12:00:00 or 2-00:00:00".into()),
+    }
+}
+
+/// An amount of memory as Slurm reads it: megabytes, or a number with a unit.
+fn slurm_memory(text: &str) -> Result<String, String> {
+    let number = text.strip_suffix(['K', 'M', 'G', 'T']).unwrap_or(text);
+    match !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
+        true => Ok(text.to_owned()),
+        false => Err("Slurm reads 8G, or 8000 for megabytes".into()),
+    }
 }
 
 /// How a command is started on so many nodes, and the exit code after which it can be gone on with, if it can.
@@ -120,6 +166,27 @@ fn shell(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cant_run_is_refused_before_it_waits_in_a_queue() {
+        for words in [
+            &["cpy", "a", "b"][..],
+            &["copy", "a"],
+            &["--mem", "4G", "sync", "a", "b"],
+            &["copy", "a", "b", "--colour-of", "x"],
+        ] {
+            assert!(check(words).is_err(), "{words:?}");
+        }
+        for words in [&["copy", "a", "b", "-P"][..], &["haul-mpi", "dcp", "a", "b"], &["rsync", "-a", "a", "b"]] {
+            assert!(check(words).is_ok(), "{words:?}");
+        }
+        for (text, fits) in
+            [("90", true), ("12:00:00", true), ("2-0", true), ("12h", false), ("1:2:3:4", false), ("", false)]
+        {
+            assert_eq!(slurm_time(text).is_ok(), fits, "{text}");
+        }
+        assert!(slurm_memory("8G").is_ok() && slurm_memory("8000").is_ok() && slurm_memory("8GB").is_err());
+    }
 
     #[test]
     fn each_command_is_started_as_it_can_be() {
