@@ -114,7 +114,8 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
         Err(refused) if refused.fault.status == 416 => return empty().await,
         Err(refused) => return Err(refused.fault.at("read", key)),
     };
-    let (length, whole) = web::carried(&reply, range.as_ref()).map_err(at("read", key))?;
+    // An encoding is a property of the blob: the service packs and unpacks nothing.
+    let (length, whole) = web::carried_as_stored(&reply, range.as_ref()).map_err(at("read", key))?;
     let entry = Facts::of(&reply.headers, whole).entry(key.clone(), true);
     if entry.version.is_none() || want.is_some() && entry.version.as_ref() != want {
         return Err(Error::new(ErrorKind::Changed, "read", "changed since it was listed").with_key(key));

@@ -155,6 +155,7 @@ impl MadeStore {
             case_insensitive: false,
             meta: false,
             attributes: None,
+            modes: false,
             // More than any network store suits, so that the measured one decides.
             concurrency: 4096,
             copy_batch: 1,

@@ -4,7 +4,7 @@
 //! A job can be written down and read again. What isn't written has its default; a field that nobody knows is an error, since
 //! leaving it out could delete what it keeps. Filter, stores and secrets are no part of a job.
 
-use crate::{Entry, Mtime, keep::Keep, links::SourceLinks, part::Part};
+use crate::{Entry, Meta, Mtime, attributes::changed, keep::Keep, links::SourceLinks, part::Part};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -375,6 +375,9 @@ pub struct Attributes {
     pub keep: Keep,
     /// Copy metadata (`--metadata`).
     pub metadata: bool,
+    /// Of metadata only the permissions: `keep` wants them, and an end has them as metadata alone. The engine finds that out.
+    #[serde(skip)]
+    pub permissions_alone: bool,
     /// Metadata to set on everything that is transferred (`--metadata-set`).
     pub metadata_set: Vec<(String, String)>,
     /// Keep set-uid, set-gid and sticky bits that come from outside this machine (`--metadata-setid`).
@@ -390,6 +393,24 @@ pub struct Attributes {
     /// Moved files have only the attributes of `keep` and no other names: unless all are kept, they get new inodes instead of
     /// being renamed.
     pub only_kept: bool,
+}
+
+impl Attributes {
+    /// True where metadata, or part of it, is copied.
+    pub fn takes_metadata(&self) -> bool {
+        self.metadata || self.permissions_alone
+    }
+
+    /// What is copied of the metadata of a file or directory; `None` where that is nothing.
+    pub fn of_metadata(&self, meta: Option<&Meta>, is_dir: bool) -> Option<Meta> {
+        let meta = meta.filter(|_| self.takes_metadata())?;
+        if self.metadata {
+            return Some(meta.clone());
+        }
+        let mode = u32::from_str_radix(meta.get("mode")?, 8).ok()?;
+        let mode = changed(&self.keep.chmod, mode, is_dir);
+        Some(Meta::from_iter([("mode".to_string(), format!("{mode:o}"))]))
+    }
 }
 
 /// How files are written.

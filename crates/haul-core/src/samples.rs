@@ -328,6 +328,7 @@ fn attributes() -> impl Strategy<Value = job::Attributes> {
         )| job::Attributes {
             keep,
             metadata,
+            permissions_alone: false,
             metadata_set,
             keep_setid,
             no_update_mtime,

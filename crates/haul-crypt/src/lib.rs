@@ -87,6 +87,7 @@ fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, (prefix, dir): (&[u
         page: None,
         case_insensitive: inner.case_insensitive && mode != Mode::Standard,
         attributes: None,
+        modes: false,
         rests_on: inner.ground(&[dir.as_bytes()]),
         ..inner.clone()
     }
@@ -99,7 +100,7 @@ struct Service {
     /// `None` where content stays as it is.
     content: Option<Sealer>,
     /// Foreign names are errors.
-    strict: bool,
+    strict: options::Strict,
     /// What all keys begin with below the other store's root, plain: empty, or a directory with its `/`.
     prefix: Vec<u8>,
     caps: Caps,

@@ -1,6 +1,6 @@
 //! Listings: a directory of the other store at a time, since the order of encrypted names is another than that of plain ones.
 
-use crate::Service;
+use crate::{Service, options::Strict};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Result};
 use haul_store::{
@@ -40,7 +40,7 @@ impl Service {
         let hidden = self.hidden(dir)?;
         let request = ListRequest { meta, sweep, ..ListRequest::dir(hidden.as_bytes()) };
         let mut listing = self.inner.list(request);
-        let (mut found, mut foreign) = (Vec::new(), 0usize);
+        let (mut found, mut foreign, mut first) = (Vec::new(), 0usize, None);
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => {
@@ -48,10 +48,16 @@ impl Service {
                         match self.plain(dir, &hidden, &entry) {
                             Ok(Some(entry)) => found.push(entry),
                             Ok(None) => {}
-                            Err(why) if self.strict => return Err(why),
+                            Err(why) if self.strict == Strict::Refused => return Err(why),
+                            // Desktops put them everywhere.
+                            Err(_) if is_litter(&entry.key) => {}
                             Err(why) => {
                                 foreign += 1;
-                                tracing::warn!("{}: skipped: {}", entry.key, why.message());
+                                if self.strict == Strict::LeftOut {
+                                    tracing::warn!("{}: skipped: {}", entry.key, why.message());
+                                } else {
+                                    first.get_or_insert(why);
+                                }
                             }
                         }
                     }
@@ -68,7 +74,7 @@ impl Service {
                             return Err(pages::no_root(&self.locator, "list"));
                         }
                     }
-                    return known(dir, found, foreign);
+                    return known(dir, found, foreign, first);
                 }
             }
         }
@@ -127,7 +133,9 @@ impl Service {
 }
 
 /// Errors: `Corrupt` where nothing of a directory is ours: with a wrong password everything would seem to be missing.
-fn known(dir: &Key, found: Vec<Found>, foreign: usize) -> Result<Vec<Found>> {
+/// Where some aren't, that counts as much of the directory that may be missing (`first` is the error of one of them): a service may have renamed a
+/// file, and what it was called must not count as absent.
+fn known(dir: &Key, mut found: Vec<Found>, foreign: usize, first: Option<Error>) -> Result<Vec<Found>> {
     if foreign > found.len() {
         let message = format!(
             "{foreign} of {} names can't be decrypted: the password is another, or what is there isn't encrypted",
@@ -135,5 +143,21 @@ fn known(dir: &Key, found: Vec<Found>, foreign: usize) -> Result<Vec<Found>> {
         );
         return Err(Error::new(ErrorKind::Corrupt, "list", message).with_key(dir));
     }
+    if let Some(first) = first {
+        let more = if foreign > 1 { format!(", nor can {} more", foreign - 1) } else { String::new() };
+        let name = first.key().map(|key| key.to_string()).unwrap_or_default();
+        let message = format!(
+            "the name {name} can't be decrypted{more}: rename or remove it, or leave such names out (strict_names = false)"
+        );
+        found.push(Found::Failed(dir.clone(), Error::new(ErrorKind::Corrupt, "list", message).with_key(dir)));
+    }
     Ok(found)
+}
+
+/// What desktops and synchronising programs leave in directories by themselves.
+fn is_litter(key: &Key) -> bool {
+    let name = key.name();
+    let name = name.strip_suffix(b"/").unwrap_or(name);
+    let known: [&[u8]; 5] = [b".DS_Store", b"Thumbs.db", b"desktop.ini", b".directory", b".localized"];
+    known.contains(&name) || name.starts_with(b"._")
 }

@@ -79,19 +79,30 @@ pub const OPTIONS: &[OptionSpec] = &[
     advanced(option(
         "strict_names",
         OptionKind::Bool,
-        "false",
-        "A name that can't be decrypted is an error. By default it is skipped, with a notice.",
+        "",
+        "A name that can't be decrypted: true makes its directory an error, false leaves it out with a notice. By default it is an error of its own, and nothing is deleted.",
     )),
 ];
 
 /// What the options say.
+/// What a name is that can't be decrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strict {
+    /// An error beside the others of its directory: what it is called is unknown, so that nothing counts as missing there.
+    Counted,
+    /// The end of its directory.
+    Refused,
+    /// Nothing.
+    LeftOut,
+}
+
 pub struct Settings {
     /// How names go.
     pub names: Names,
     /// The key of content; `None` where content stays as it is.
     pub data: Option<[u8; 32]>,
-    /// Foreign names are errors.
-    pub strict: bool,
+    /// What foreign names are.
+    pub strict: Strict,
     /// The same for two remotes that encrypt alike, and of no use to who wants to decrypt.
     pub alike: String,
 }
@@ -137,7 +148,11 @@ pub fn settings(options: &BTreeMap<String, String>) -> Result<Settings> {
     Ok(Settings {
         data: (!plain).then_some(keys.data),
         names: Names::new(&keys, mode, dirs, encoding, suffix.into_bytes()),
-        strict: is("strict_names", false),
+        strict: match text("strict_names").filter(|text| !text.is_empty()) {
+            None => Strict::Counted,
+            Some(_) if is("strict_names", false) => Strict::Refused,
+            Some(_) => Strict::LeftOut,
+        },
         alike,
     })
 }

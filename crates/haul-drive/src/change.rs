@@ -103,7 +103,8 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
             return Err(Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key));
         }
     }
-    let done = plain(service.remove(&named).await).map_err(at(OP, key));
+    // Into the trash, whatever is deleted otherwise: what a search doesn't show yet, and what lies in the trash, would go with it for good.
+    let done = plain(service.trash(&named).await).map_err(at(OP, key));
     service.dirs.forget(key);
     done
 }

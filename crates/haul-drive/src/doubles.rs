@@ -122,7 +122,8 @@ pub async fn merge_dirs(service: &Service, dirs: &[Entry]) -> Result<()> {
         if !service.search(&all).await.map_err(|refused| refused.at(OP, key))?.is_empty() {
             return Err(Error::new(ErrorKind::Exists, OP, "something came into it meanwhile").with_key(key));
         }
-        plain(service.remove(old).await).map_err(at(OP, key))?;
+        // What a search doesn't show yet would go with it.
+        plain(service.trash(old).await).map_err(at(OP, key))?;
     }
     service.dirs.forget(key);
     Ok(())

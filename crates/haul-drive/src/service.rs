@@ -185,16 +185,16 @@ impl Service {
 
     /// Takes a file away: into the trash, unless the user wants none.
     pub async fn remove(&self, id: &str) -> Refusal<()> {
-        let done = if self.config.use_trash {
-            self.patch(id, &[], &json!({ "trashed": true })).await.map(|_| ())
-        } else {
-            let call = self.call("DeleteFile", Method::DELETE, &format!("/files/{id}"), &[]);
-            self.api.ask(&call).await.map(|_| ())
-        };
-        match done {
-            Err(refused) if refused.fault.status == 404 => Ok(()),
-            other => other,
+        if self.config.use_trash {
+            return self.trash(id).await;
         }
+        let call = self.call("DeleteFile", Method::DELETE, &format!("/files/{id}"), &[]);
+        gone(self.api.ask(&call).await.map(|_| ()))
+    }
+
+    /// Puts a file or folder into the trash, with all that is in it.
+    pub async fn trash(&self, id: &str) -> Refusal<()> {
+        gone(self.patch(id, &[], &json!({ "trashed": true })).await.map(|_| ()))
     }
 
     /// Files that a search finds, all of them.
@@ -483,8 +483,7 @@ impl Service {
         let inside = format!("trashed = false and {} in parents", quoted(&made));
         if self.search(&inside).await.map_err(|refused| refused.at("mkdir", key))?.is_empty() {
             // Into the trash, whatever is deleted otherwise: what comes into it in this moment isn't lost.
-            let gone = self.patch(&made, &[], &json!({ "trashed": true })).await;
-            gone.map_err(|refused| refused.at("mkdir", key))?;
+            self.trash(&made).await.map_err(|refused| refused.at("mkdir", key))?;
         }
         Ok(eldest.id.clone())
     }
@@ -522,5 +521,12 @@ impl Service {
             }
             false => Ok(()),
         }
+    }
+}
+/// What isn't there needn't go.
+fn gone(done: Refusal<()>) -> Refusal<()> {
+    match done {
+        Err(refused) if refused.fault.status == 404 => Ok(()),
+        other => other,
     }
 }

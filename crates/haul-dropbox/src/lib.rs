@@ -87,6 +87,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         case_insensitive: true,
         meta: false,
         attributes: None,
+        modes: false,
         concurrency: CONCURRENCY,
         // While as many are published the next ones are sent.
         gathers: 2000,

@@ -224,6 +224,7 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         case_insensitive: false,
         meta: true,
         attributes: None,
+        modes: false,
         concurrency: AT_ONCE,
         gathers: GATHERS,
         rests_on: Vec::new(),

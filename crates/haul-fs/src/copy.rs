@@ -369,6 +369,10 @@ impl Batch<'_> {
         })?;
         let dir = match moved {
             (dir, Ok(())) => dir,
+            (_, Err(Errno::XDEV)) if kind == FileType::RegularFile && item.spec.renamed_only => {
+                let message = "it is to be renamed, and the destination is another file system";
+                return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+            }
             (_, Err(Errno::XDEV)) if kind == FileType::RegularFile => return Ok(None),
             (_, Err(Errno::XDEV)) => return self.remake(item, from, &st).map(Some),
             (_, Err(Errno::BADF)) => return Err(changed(OP, &item.to)),

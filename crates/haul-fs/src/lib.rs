@@ -182,6 +182,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         case_insensitive: false,
         meta: true,
         attributes: Some(rights),
+        modes: false,
         concurrency: disk::at_once(far),
         gathers: 0,
         rests_on: Vec::new(),

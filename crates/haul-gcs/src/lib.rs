@@ -87,6 +87,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         case_insensitive: false,
         meta: true,
         attributes: None,
+        modes: false,
         concurrency: CONCURRENCY,
         gathers: 0,
         rests_on: Vec::new(),

@@ -24,7 +24,7 @@ const MTIME: &str = "mtime";
 const SECONDS: &str = "goog-reserved-file-mtime";
 
 /// What is asked for of each object of a listing, so that a page is small.
-pub const FIELDS: &str = "name,size,generation,updated,md5Hash,crc32c,metadata,contentType,contentEncoding,contentLanguage,contentDisposition,cacheControl";
+pub const FIELDS: &str = "name,size,generation,updated,timeCreated,md5Hash,crc32c,metadata,contentType,contentEncoding,contentLanguage,contentDisposition,cacheControl";
 
 /// An object, as the service tells of it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -35,6 +35,8 @@ pub struct Object {
     pub size: Option<String>,
     pub generation: Option<String>,
     pub updated: Option<String>,
+    /// When its bytes were stored: `updated` moves with its metadata too.
+    pub time_created: Option<String>,
     pub md5_hash: String,
     pub crc32c: String,
     pub metadata: BTreeMap<String, String>,
@@ -79,12 +81,13 @@ impl Object {
         if entry.key.is_dir() {
             entry.kind = Kind::Dir;
         }
-        entry.changed = self.updated.as_deref().and_then(time);
-        entry.mtime = self.kept().or(entry.changed);
+        let updated = self.updated.as_deref().and_then(time);
+        entry.changed = self.time_created.as_deref().and_then(time).or(updated);
+        entry.mtime = self.kept().or(updated);
         entry.version = Some(self.version()?);
         entry.hashes = self.hashes();
         if wanted {
-            entry.meta = Some(Box::new(self.meta(entry.mtime, entry.changed)));
+            entry.meta = Some(Box::new(self.meta(entry.mtime, updated)));
         }
         Some(entry)
     }

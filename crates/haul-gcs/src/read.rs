@@ -135,7 +135,13 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
         Err(refused) if refused.fault.status == 416 => return empty().await,
         Err(refused) => return Err(gone(refused.at(OP, key)).await),
     };
-    let (length, whole) = web::carried(&reply, range.as_ref()).map_err(at(OP, key))?;
+    // What is stored in this encoding comes as it is stored.
+    let stored = reply.header("x-goog-stored-content-encoding").zip(reply.header("content-encoding"));
+    let carried = match stored {
+        Some((stored, sent)) if stored.eq_ignore_ascii_case(sent) => web::carried_as_stored(&reply, range.as_ref()),
+        _ => web::carried(&reply, range.as_ref()),
+    };
+    let (length, whole) = carried.map_err(at(OP, key))?;
     let object = of_headers(&reply, whole);
     let entry = object.entry(key.clone(), false);
     let unnamed = || Fault::broken("the answer names no version (x-goog-generation)").at(OP, key);

@@ -119,6 +119,7 @@ impl MemStore {
             case_insensitive: false,
             meta: true,
             attributes: None,
+            modes: false,
             concurrency: 16,
             copy_batch: 1,
             gathers: 0,

@@ -148,7 +148,9 @@ impl<B: Watched> Http<B> {
             cookies.tell(&uri, request.headers_mut());
         }
         let host = uri.authority().map_or("", Authority::as_str);
-        let answered = self.roads.has_answered(host);
+        // One port answers to one scheme: another remote's success says nothing.
+        let road = format!("{}://{host}", uri.scheme_str().unwrap_or_default());
+        let answered = self.roads.has_answered(&road);
         let began = Timestamp::now();
         let mut answer = std::pin::pin!(self.client.request(request));
         let mut seen = Some(0);
@@ -159,7 +161,7 @@ impl<B: Watched> Http<B> {
             match tokio::time::timeout(patience, &mut answer).await {
                 Ok(Ok(response)) => break response,
                 Ok(Err(e)) => {
-                    let missed = (answered && e.is_connect()).then(|| self.roads.missed(host, Instant::now()));
+                    let missed = (answered && e.is_connect()).then(|| self.roads.missed(&road, Instant::now()));
                     return Err(match missed.filter(|missed| *missed >= self.idle) {
                         Some(missed) => reach::gone(&e, host, missed),
                         None => reach::fault(e, &uri, answered, &self.connections).await,
@@ -176,7 +178,7 @@ impl<B: Watched> Http<B> {
                 Err(_) => return Err(Fault::timeout(format!("no answer within {:?}", self.idle))),
             }
         };
-        self.roads.answered(host);
+        self.roads.answered(&road);
         let (head, incoming) = response.into_parts();
         self.clock.answered(head.headers.get(DATE).and_then(|date| date.to_str().ok()), began);
         if let Some(cookies) = &self.cookies {

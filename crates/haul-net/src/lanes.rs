@@ -70,7 +70,7 @@ pub struct Ahead {
 pub struct Roads {
     pinned: Pinned,
     endpoints: Mutex<BTreeMap<String, Arc<Lanes>>>,
-    /// Hosts, with their ports, that have answered a request.
+    /// Hosts, with their schemes and ports, that have answered a request.
     answered: RwLock<BTreeMap<String, Option<Missed>>>,
 }
 

@@ -218,7 +218,10 @@ impl Api {
     fn request(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<Request<Pieces>> {
         let bad = |e: http::Error| Fault::new(ErrorKind::Invalid, Retry::Never, format!("no such request: {e}"));
         let mut headers = call.headers.clone();
-        self.net.headers.add(call.direction, &mut headers);
+        // Addresses at other hosts are given no keys, whoever they are for.
+        if !call.anonymous {
+            self.net.headers.add(call.direction, &mut headers);
+        }
         if let Ok(agent) = HeaderValue::from_str(&self.net.user_agent) {
             headers.insert(header::USER_AGENT, agent);
         }

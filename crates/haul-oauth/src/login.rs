@@ -7,7 +7,7 @@ use haul_net::{Fault, Http, Tried};
 use haul_store::{Locked, OpenRequest, Section, body::Pieces};
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp, Zoned};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 /// Gives out what a request proves its right by.
@@ -41,6 +41,8 @@ struct Account {
     own: bool,
     section: Option<Arc<dyn Section>>,
     token: Arc<Mutex<Option<Token>>>,
+    /// The access tokens in exchange for which others came: one for each renewal.
+    spent: std::sync::Mutex<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Login {
@@ -89,6 +91,7 @@ impl Login {
             own,
             section: request.section.clone(),
             token: Arc::new(Mutex::new(token)),
+            spent: std::sync::Mutex::default(),
         })))
     }
 }
@@ -110,7 +113,12 @@ impl Account {
     /// may ask.
     async fn renew(&self, http: &Http<Pieces>, before: Option<&Token>) -> Tried<Token> {
         let mut locked = self.lock().await?;
-        let kept = kept(locked.as_deref());
+        // What ours came in exchange for is worth nothing any more: nobody has kept ours, or somebody wrote an old one over it.
+        let is_spent = |kept: &Token| {
+            let spent = self.spent.lock().unwrap_or_else(|e| e.into_inner());
+            spent.contains(&kept.access_token)
+        };
+        let kept = kept(locked.as_deref()).filter(|kept| before.is_none() || !is_spent(kept));
         let is_new = |kept: &Token| before.is_none_or(|before| kept.access_token != before.access_token);
         if let Some(kept) = kept.clone().filter(|kept| is_new(kept) && self.is_good(kept)) {
             return Ok(kept);
@@ -135,6 +143,7 @@ impl Account {
             }
             next => next?,
         };
+        self.spent.lock().unwrap_or_else(|e| e.into_inner()).extend(last.map(|last| last.access_token));
         match &mut locked {
             Some(locked) if !self.own => {
                 if let Err(error) = locked.set("token", &next.text()) {

@@ -220,6 +220,7 @@ fn caps(inner: &Caps, settings: &Settings, prefix: &[u8]) -> Caps {
         case_insensitive: false,
         meta: true,
         attributes: None,
+        modes: false,
         concurrency: inner.concurrency,
         copy_batch: 1,
         gathers: settings.files * 2,

@@ -200,8 +200,8 @@ fn unkept(options: &Options) -> Option<&'static str> {
         (options.acls, "--acls"),
         (options.xattrs, "--xattrs"),
         (options.atimes, "--atimes"),
-        (!options.users.is_empty(), "--usermap"),
-        (!options.groups.is_empty(), "--groupmap"),
+        (!options.users.is_empty(), "--chown or --usermap"),
+        (!options.groups.is_empty(), "--chown or --groupmap"),
     ];
     asked.into_iter().find_map(|(asked, name)| asked.then_some(name))
 }

@@ -95,7 +95,7 @@ impl Job<'_> {
             return self.whole(Some(headers), moved).await;
         }
         let pinned = now.version.as_ref();
-        self.in_parts(&kept, pinned, moved).await
+        self.in_parts(&kept, pinned, &spec.replace, moved).await
     }
 
     /// By one CopyObject; with headers they replace the source's metadata.
@@ -153,6 +153,7 @@ impl Job<'_> {
         &self,
         kept: &meta::Kept<'_>,
         pinned: Option<&Version>,
+        replace: &Replace,
         moved: &(dyn Fn(u64) + Sync),
     ) -> Result<Stored> {
         let (service, key) = (self.service, self.key);
@@ -166,7 +167,8 @@ impl Job<'_> {
             None => self.begin(kept, begun).await?,
         };
         let parts = self.parts(&copy, pinned, moved).await;
-        let spec = WriteSpec::default();
+        // Somebody may have been faster meanwhile.
+        let spec = WriteSpec { replace: replace.clone(), ..WriteSpec::default() };
         let result = match parts {
             Ok(receipts) => self.complete(&copy.id, &receipts, &spec).await,
             Err(error) => Err(error),

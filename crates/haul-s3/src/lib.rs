@@ -166,6 +166,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
         case_insensitive: false,
         meta: true,
         attributes: None,
+        modes: false,
         concurrency: CONCURRENCY,
         copy_batch: 1,
         gathers: 0,

@@ -133,6 +133,7 @@ fn caps() -> Caps {
         case_insensitive: false,
         meta: true,
         attributes: None,
+        modes: true,
         concurrency: 32,
         gathers: 0,
         rests_on: Vec::new(),

@@ -115,6 +115,7 @@ impl View {
             cheap_reads,
             page: None,
             attributes: None,
+            modes: false,
             ..inner.caps().clone()
         };
         View { inner, locator, caps, all }

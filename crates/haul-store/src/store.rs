@@ -171,6 +171,8 @@ pub struct Caps {
     pub case_insensitive: bool,
     /// Metadata can be read and written.
     pub meta: bool,
+    /// Of a store without [`Caps::attributes`]: its metadata has permission bits as `mode`, in octal digits, and sets them.
+    pub modes: bool,
     /// Files have inodes, with owners, permission bits and more, and this is what we may do to them; `None` where they
     /// haven't. Only of stores with [`Inodes`].
     pub attributes: Option<Rights>,
@@ -443,6 +445,9 @@ pub struct WriteSpec {
     pub partial_suffix: String,
     /// Keep set-uid, set-gid and sticky bits of `meta`'s mode.
     pub keep_setid: bool,
+    /// Of a rename: where its bytes would have to be copied, it is `Unsupported`. Only asked for on this machine, so it crosses no wire.
+    #[serde(skip)]
+    pub renamed_only: bool,
     /// Don't count on the size being right (`--ignore-size`): what arrives is what is stored.
     pub size_may_differ: bool,
     /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
@@ -489,6 +494,7 @@ impl Default for WriteSpec {
             inplace: false,
             partial_suffix: ".partial".into(),
             keep_setid: false,
+            renamed_only: false,
             size_may_differ: false,
             keep: None,
             carried: None,

@@ -233,7 +233,8 @@ impl Walk {
             }
             match asked.await {
                 Ok(mut entries) => {
-                    let own = entries.iter().position(|found| *found.key() == dir && !self.folders.has_dirs());
+                    let is_own = |found: &Found| matches!(found, Found::Entry(entry) if entry.key == dir);
+                    let own = entries.iter().position(|found| is_own(found) && !self.folders.has_dirs());
                     if let Some(Found::Entry(own)) = own.map(|at| entries.swap_remove(at)) {
                         self.tell(own);
                     }
@@ -249,7 +250,8 @@ impl Walk {
             Some(Found::Entry(entry)) if self.request.recursive && entry.is_dir() && !self.folders.has_dirs() => return,
             Some(Found::Entry(entry)) => entry,
             Some(Found::Failed(key, error)) => {
-                let to = (!key.is_dir()).then(|| key.with_suffix([0])).or_else(|| key.after_prefix());
+                let whole = key.is_dir() || key.is_root();
+                let to = (!whole).then(|| key.with_suffix([0])).or_else(|| key.after_prefix());
                 return self.lose(Lost { from: key, to }, error);
             }
         };
@@ -313,7 +315,7 @@ fn complete(dir: &Key, entries: Vec<Found>) -> Result<Vec<Found>> {
         let name = key.path().strip_prefix(dir.as_bytes()).unwrap_or_default();
         let wrong = match found {
             // A bucket may have names that can't be told, but that is all that is wrong with them.
-            Found::Failed(..) if name.is_empty() && key.is_dir() => continue,
+            Found::Failed(..) if name.is_empty() && (key.is_dir() || key.is_root()) => continue,
             _ if is_odd(name) || name.contains(&b'/') => "the server listed a name that can't be in this directory",
             _ if !seen.insert(key) => "the server listed one name twice",
             _ => continue,

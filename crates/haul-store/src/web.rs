@@ -303,6 +303,7 @@ pub fn caps() -> Caps {
         case_insensitive: false,
         meta: false,
         attributes: None,
+        modes: false,
         concurrency: 32,
         gathers: 0,
         rests_on: Vec::new(),
@@ -457,7 +458,6 @@ pub fn content(reply: Reply, range: Option<&Range<u64>>, length: u64, key: &Key)
 ///
 /// Errors: the server sent something else than was asked for, or less than all of the part.
 pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
-    let length = reply.header("content-length").and_then(|v| v.trim().parse::<u64>().ok());
     let encoded = reply.header("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"));
     if encoded {
         return Err(Fault::new(
@@ -466,6 +466,14 @@ pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
             "the server sends the content in another encoding",
         ));
     }
+    carried_as_stored(reply, range)
+}
+
+/// As [`carried`], where an encoding is one that the content is stored in, so that the bytes are those that are stored.
+///
+/// Errors: those of [`carried`].
+pub fn carried_as_stored(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
+    let length = reply.header("content-length").and_then(|v| v.trim().parse::<u64>().ok());
     let length = length.ok_or_else(|| {
         Fault::new(ErrorKind::Unsupported, Retry::Never, "the server doesn't say how long the content is")
     })?;

@@ -39,7 +39,12 @@ impl Attributes {
         let (src, dst) = (cx.src.caps(), cx.dst.caps());
         let rights = match (&src.attributes, &dst.attributes) {
             (Some(_), Some(rights)) => rights.clone(),
-            _ => return Attributes { lacking: lacking(job), ..Attributes::default() },
+            _ => {
+                let modes = |caps: &Caps| caps.modes || caps.attributes.is_some();
+                let wanted = job.attributes.keep.perms && !job.attributes.metadata;
+                job.attributes.permissions_alone = wanted && modes(src) && modes(dst);
+                return Attributes { lacking: lacking(job), ..Attributes::default() };
+            }
         };
         let mut keep = job.attributes.keep.clone();
         if std::mem::take(&mut job.attributes.metadata) {
@@ -191,6 +196,9 @@ fn lacking(job: &Job) -> Option<&'static str> {
     match (job.attributes.metadata, job.attributes.keep.hard_links) {
         (true, true) => Some(
             "hard links are kept between file systems only, here or with haul at the other end: each name becomes a file",
+        ),
+        (false, _) if job.attributes.permissions_alone => Some(
+            "of attributes only the permissions of what is sent are kept: others between file systems only, here or with haul at the other end",
         ),
         (false, _) if job.attributes.keep.any() => Some(
             "attributes of files are kept between file systems only, here or with haul at the other end; --metadata keeps what a store can hold of them",

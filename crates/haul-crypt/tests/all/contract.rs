@@ -151,12 +151,24 @@ async fn a_wrong_password_is_no_empty_directory() {
 }
 
 #[tokio::test]
-async fn foreign_names_are_skipped_unless_names_are_strict() {
+async fn a_foreign_name_keeps_its_directory_from_being_known_as_a_whole() {
     let inner = Arc::new(MemStore::new());
     let store = on(inner.clone(), "", &[]);
     put(&*store, "a", &[b"x"]).await;
     put(&*inner, "readme.txt", &[b"not encrypted"]).await;
-    assert_eq!(listed(&*store).await, ["a 1", "end"]);
+    put(&*inner, ".DS_Store", &[b"litter"]).await;
+    assert_eq!(listed(&*store).await, ["lost : Corrupt", "a 1", "end"]);
+    // What is in a directory that has been renamed is as unknown.
+    put(&*store, "d/b", &[b"x"]).await;
+    let hidden = match inner.list(ListRequest::all()).next().await {
+        Some(Listed::Batch(entries)) => entries.into_iter().find(|entry| entry.key.as_bytes().contains(&b'/')),
+        other => panic!("{other:?}"),
+    };
+    let hidden = hidden.expect("the directory's").key.parent();
+    put(&*inner, &format!("{hidden}copy (1)"), &[b"renamed"]).await;
+    assert_eq!(listed(&*store).await, ["lost : Corrupt", "a 1", "lost d/: Corrupt", "d/b 1", "end"]);
+    let lax = on(inner.clone(), "", &[("strict_names", "false")]);
+    assert_eq!(listed(&*lax).await, ["a 1", "d/b 1", "end"]);
     let strict = on(inner.clone(), "", &[("strict_names", "true")]);
     assert_eq!(listed(&*strict).await, ["lost : Corrupt"]);
 }

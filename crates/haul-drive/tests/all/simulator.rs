@@ -200,6 +200,9 @@ async fn what_drive_allows_and_others_do_not() {
     let trashed = sim.held().1;
     shared.delete(vec![(Key::new("x/y"), None)]).await.remove(0).expect("deleted");
     assert_eq!(sim.held().1, trashed, "it is gone for good");
+    // A search may not show yet what has come into a folder.
+    shared.delete(vec![(Key::new("x/"), None)]).await.remove(0).expect("deleted");
+    assert_eq!(sim.held().1, trashed + 1, "a folder goes into the trash, whatever is deleted otherwise");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -482,6 +482,11 @@ async fn a_move_across_file_systems_copies_then_deletes() {
     let (from, to) = (open(a.path(), Links::Skip), open(other.path(), Links::Skip));
     fs::write(a.path().join("f"), vec![7; 300_000]).unwrap();
     let moved = CopyItem { how: CopyHow::Rename, ..item("f", "d/f", 300_000) };
+    // Where bytes are counted, they must not be copied unseen.
+    let spec = WriteSpec { renamed_only: true, ..moved.spec.clone() };
+    let refused = copy(&from, &to, vec![CopyItem { spec, ..moved.clone() }]).await.remove(0).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(a.path().join("f").exists() && !other.path().join("d/f").exists());
     copy(&from, &to, vec![moved]).await.remove(0).unwrap();
     assert!(!a.path().join("f").exists());
     assert_eq!(fs::read(other.path().join("d/f")).unwrap(), vec![7; 300_000]);

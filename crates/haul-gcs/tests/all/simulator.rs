@@ -450,3 +450,21 @@ async fn copies_take_as_many_requests_as_they_take() {
     let error = store.copy(batch(), Default::default()).await.remove(0).unwrap_err();
     assert!(error.message().ends_with("the copy doesn't get on: Google copies no more bytes"), "{error}");
 }
+
+/// Logs and pages are often kept packed: that is how they are copied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_stored_in_an_encoding_comes_as_it_is_stored() {
+    let sim = start();
+    let store = made(&sim).await;
+    let meta = Meta::from([("content-encoding".into(), "gzip".into())]);
+    let bytes = b"\x1f\x8b, or what somebody calls so";
+    let upload =
+        store.write(&Key::new("f"), WriteSpec { meta: Some(Box::new(meta)), ..spec(bytes) }).await.expect("begun");
+    let sent = part(&*upload, bytes, 0).await.expect("sent");
+    upload.publish(vec![sent], Late::default()).await.expect("published");
+    let haul_store::Body::Stream(pieces) = store.read(&Key::new("f"), None, None).await.expect("read").body else {
+        panic!("a stream");
+    };
+    let read: Vec<Bytes> = futures::TryStreamExt::try_collect(pieces).await.expect("whole");
+    assert_eq!(read.concat(), bytes);
+}

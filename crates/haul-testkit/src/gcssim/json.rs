@@ -218,6 +218,9 @@ fn media(asked: &Asked, object: &Object) -> Result<Reply, Refusal> {
             reply = reply.with(header, value);
         }
     }
+    if let Some(encoding) = object.properties.get("contentEncoding") {
+        reply = reply.with("x-goog-stored-content-encoding", encoding);
+    }
     let date = object.updated.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     reply = reply.with("last-modified", date).with("x-goog-generation", object.generation.to_string());
     reply = reply.with("x-goog-metageneration", object.metageneration.to_string());

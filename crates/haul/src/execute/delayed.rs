@@ -2,7 +2,7 @@
 //! their names together when all have arrived. A run that is killed leaves them there for the next one, which takes what is
 //! still the source's and removes the rest.
 
-use super::{attributes::Setter, dirs::Dirs, results::Results, way::InTheWay};
+use super::{attributes::Setter, dirs::Dirs, results::Results, waiting::Waiting, way::InTheWay};
 use crate::{
     cx::Cx,
     ledger::Ledger,
@@ -11,49 +11,15 @@ use crate::{
 use futures::StreamExt;
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Listed, Result,
-    event::StepId,
     job::{CompareBy, Job, Publish},
     key::parent,
     plan::Replace,
 };
 use haul_store::{Cleanup, ListRequest, SettleItem, Unfinished, none_offered};
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// The directory for this; rsync's name, so that either finds what the other left.
 const STAGE: &[u8] = b".~tmp~/";
-
-/// Files that wait for their names: some 600 bytes of memory each, beside what is kept of directories anyway.
-#[derive(Default)]
-pub(super) struct Waiting(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// Under way: the key that each will have, and what is there now.
-    coming: HashMap<StepId, (Key, Option<Entry>)>,
-    /// Arrived: the order with its final key, where the file is, and what was learnt of it.
-    here: Vec<(Order, Key, Arrived)>,
-    /// Directories `.~tmp~` that this run or an earlier one made.
-    stages: BTreeSet<Key>,
-}
-
-impl Waiting {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Keeps what arrived until all get their names; gives back what isn't delayed.
-    pub fn keep(&self, order: &Order, arrived: Arrived) -> Option<Arrived> {
-        let mut state = self.state();
-        let Some((to, replaced)) = state.coming.remove(&order.step) else { return Some(arrived) };
-        let at = order.to.clone();
-        state.here.push((Order { to, replaced, kept: false, ..order.clone() }, at, arrived));
-        None
-    }
-}
 
 /// Where a file of this name waits.
 fn stage(to: &Key) -> Key {
@@ -272,34 +238,9 @@ impl Delayed {
 mod tests {
     use super::*;
 
-    fn order(step: StepId, to: &str) -> Order {
-        Order::new(step, Entry::file(Key::new("src"), 1), Key::new(to), None)
-    }
-
     #[test]
     fn a_file_waits_in_a_directory_beside_its_name() {
         assert_eq!(stage(&Key::new("a/b/c")), Key::new("a/b/.~tmp~/"));
         assert_eq!(stage(&Key::new("c")), Key::new(".~tmp~/"));
-    }
-
-    #[test]
-    fn only_what_was_sent_to_wait_waits() {
-        let delayed = Waiting::default();
-        assert!(delayed.keep(&order(1, "a"), Arrived::default()).is_some(), "it went to its own name");
-        let old = Entry::file(Key::new("d/f"), 9);
-        delayed.state().coming.insert(2, (Key::new("d/f"), Some(old.clone())));
-        let sent = Order { kept: true, ..order(2, "d/.~tmp~/f") };
-        assert!(delayed.keep(&sent, Arrived::default()).is_none());
-        {
-            let state = delayed.state();
-            let (order, at, _) = &state.here[0];
-            assert_eq!((&order.to, at), (&Key::new("d/f"), &Key::new("d/.~tmp~/f")));
-            assert_eq!(
-                (order.replaced.as_ref(), order.kept),
-                (Some(&old), false),
-                "what its name replaces is kept then"
-            );
-        }
-        assert!(delayed.keep(&sent, Arrived::default()).is_some(), "it waits once");
     }
 }

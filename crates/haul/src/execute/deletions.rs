@@ -2,6 +2,7 @@
 
 use super::{
     dirs::Dirs,
+    moved::{Question, still_there},
     pending::{self, DELETE_BATCH, Grounds, PendingDeletes, Refused},
     places,
 };
@@ -21,12 +22,17 @@ use haul_core::{
     job::{DeleteWhen, Job},
     plan::Step,
 };
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
 
 /// Delete requests in flight at once.
 const DELETES_AT_ONCE: usize = 8;
 /// Files of one such request that are kept elsewhere first, at once; how many requests are under way is found out in the lane.
 const BACKUPS_AT_ONCE: usize = 64;
+/// So long what was listed is believed, where a store deletes whatever has the name by then. A question for a thousand keys costs a request.
+const BELIEVED: Duration = Duration::from_secs(60);
 
 /// Deletes at the destination what only it has.
 pub(crate) struct Deleter {
@@ -45,6 +51,9 @@ pub(crate) struct Deleter {
     may_delete: Option<Arc<dyn MayDelete>>,
     /// Attributes are kept, so the directory of what can't be deleted may have been opened for it.
     opens_dirs: bool,
+    began: Instant,
+    /// How long what was listed is believed.
+    believed: Duration,
 }
 
 impl Deleter {
@@ -70,6 +79,8 @@ impl Deleter {
             redundant: Mutex::default(),
             may_delete: None,
             opens_dirs,
+            began: Instant::now(),
+            believed: BELIEVED,
         }
     }
 
@@ -125,7 +136,8 @@ impl Deleter {
         }
         if self.ledger.cut_short() {
             // The exit code tells of the limit or signal; this only explains why files were kept.
-            return self.ledger.notice(None, format!("{waiting} files were not deleted, as the run was cut short"));
+            let files = if waiting == 1 { "file was" } else { "files were" };
+            return self.ledger.notice(None, format!("{waiting} {files} not deleted, as the run was cut short"));
         }
         let grounds = Grounds {
             errors: self.ledger.report().error_count,
@@ -199,7 +211,7 @@ impl Deleter {
             return;
         }
         let batch = batch.into_iter().filter(|gone| self.consent.to("delete", &gone.key)).collect();
-        let going = self.not_kept(batch, told).await;
+        let going = self.as_listed(self.not_kept(batch, told).await).await;
         if going.is_empty() || !self.may_still_delete().await {
             return;
         }
@@ -217,6 +229,15 @@ impl Deleter {
                 }
             }
         }
+    }
+
+    /// Those that are still what they were when they were listed, where that is long ago and the store doesn't look itself.
+    async fn as_listed(&self, going: Vec<Gone>) -> Vec<Gone> {
+        if going.is_empty() || self.began.elapsed() < self.believed {
+            return going;
+        }
+        let question = Question { store: &self.cx.dst, ledger: &self.ledger, at_once: self.job.pace.checkers };
+        still_there(question, going, "changed since it was listed: it stays").await
     }
 
     /// True where what was to be deleted isn't there any more and the source has something of another kind under this name: that was
@@ -326,6 +347,28 @@ mod tests {
         deleter.delete_pending().await;
         assert!(listed(&deleter, "b").await.is_some());
         assert_eq!((&heard.0.lock().unwrap()[..], deleter.ledger.report().totals.deletes), (&["a".into()][..], 1));
+    }
+
+    #[tokio::test]
+    async fn what_was_listed_long_ago_goes_only_if_it_is_the_same() {
+        let (mut deleter, heard) = deleter(&["a", "b"]).await;
+        deleter.believed = Duration::ZERO;
+        let dst = MemStore::new().with_caps(|caps| caps.deletes_version = false);
+        deleter.cx.dst = Arc::new(dst);
+        let put = async |key: &'static str| {
+            let upload = deleter.cx.dst.write(&Key::new(key), WriteSpec::default()).await.unwrap();
+            let part = upload.part(0, 0, Payload::from(Bytes::from(key))).await.unwrap();
+            upload.publish(vec![part], Late::default()).await.unwrap();
+        };
+        for key in ["a", "b"] {
+            put(key).await;
+            take(&deleter, key).await;
+        }
+        put("a").await;
+        deleter.delete_pending().await;
+        assert!(listed(&deleter, "a").await.is_some(), "somebody has written it since");
+        assert!(listed(&deleter, "b").await.is_none());
+        assert_eq!((&heard.0.lock().unwrap()[..], deleter.ledger.report().error_count), (&["b".into()][..], 1));
     }
 
     #[tokio::test]

@@ -256,8 +256,8 @@ impl Directories {
             return;
         }
         let set = self.dirs.take_other_times(&self.planner.rules()).into_iter().map(|(key, mtime, meta)| async move {
-            let meta = meta.as_deref().filter(|_| self.job.attributes.metadata);
-            match self.cx.dst.set_meta(&key, Some(mtime), meta).await {
+            let meta = self.job.attributes.of_metadata(meta.as_deref(), true);
+            match self.cx.dst.set_meta(&key, Some(mtime), meta.as_ref()).await {
                 // Another program may have removed it meanwhile; nothing is lost by that.
                 Err(e) if e.kind() != ErrorKind::NotFound => self.ledger.error(e.with_key(&key)),
                 _ => {}

@@ -18,6 +18,7 @@ mod places;
 mod results;
 mod starts;
 mod transfers;
+mod waiting;
 mod way;
 mod working;
 
@@ -336,7 +337,7 @@ impl Executor {
     /// Sets the time of a file with equal bytes. If the store can't set only the time, the file is copied again.
     async fn touch(&self, src: Entry, to: Key, dst: Option<Entry>, orders: &Orders) {
         // Unknown metadata must not replace the existing metadata.
-        let meta = src.meta.as_ref().filter(|_| self.job.attributes.metadata);
+        let meta = src.meta.as_ref().filter(|_| self.job.attributes.takes_metadata());
         let meta = meta.and_then(|_| crate::transfer::meta(&self.job, &src));
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {

@@ -10,6 +10,7 @@ use crate::{
 };
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use haul_core::{Error, ErrorKind, Key, Side, event::Event, job::Job};
+use haul_store::Store;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
@@ -126,38 +127,53 @@ impl MovedSources {
 
     /// Keeps only those moved sources that may be deleted. A store that deletes whatever has the name is asked first whether it is
     /// still the version that was copied: anything newer would be the only copy.
-    async fn still_there(&self, mut moved: Vec<Gone>) -> Vec<Gone> {
-        if self.cx.src.caps().deletes_version {
-            return moved;
-        }
-        moved.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let keys = moved.iter().map(|moved| moved.key.clone()).collect();
-        let options = presence::Options { method: None, at_once: self.at_once };
-        let found = presence::find(&self.cx.src, keys, options).await;
-        let mut may_go = Vec::with_capacity(moved.len());
-        for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
-            let copied = &moved.version;
-            let now = match answer {
-                // Not every service lists encrypted content under the ETag that it gives to those who ask.
-                Answer::There(now) if copied.is_some() && now.version != *copied => self.cx.src.stat(&key).await,
-                Answer::Unknown(error) => Err(error.to_report()),
-                // A file that is missing by now counts as deleted.
-                Answer::There(_) | Answer::Absent | Answer::NotAsked => {
-                    may_go.push(moved);
-                    continue;
-                }
-            };
-            match now {
-                Ok(now) if now.version == *copied => may_go.push(moved),
-                Ok(_) => {
-                    let message = "changed since it was copied: it stays";
-                    self.ledger.error(Error::new(ErrorKind::Changed, "delete", message).with_key(&key));
-                }
-                Err(error) => self.ledger.error(error.with_key(&key)),
-            }
-        }
-        may_go
+    async fn still_there(&self, moved: Vec<Gone>) -> Vec<Gone> {
+        let question = Question { store: &self.cx.src, ledger: &self.ledger, at_once: self.at_once };
+        still_there(question, moved, "changed since it was copied: it stays").await
     }
+}
+
+/// Who is asked what is there, and how.
+pub(super) struct Question<'a> {
+    pub store: &'a Arc<dyn Store>,
+    pub ledger: &'a Ledger,
+    /// Questions at once; `None` lets the store choose.
+    pub at_once: Option<usize>,
+}
+
+/// Those of these files that are still what they were, or are gone. Of the others that is told (`why`), as an error. A store that deletes
+/// by version itself isn't asked.
+pub(super) async fn still_there(question: Question<'_>, mut moved: Vec<Gone>, why: &'static str) -> Vec<Gone> {
+    let Question { store, ledger, at_once } = question;
+    if store.caps().deletes_version {
+        return moved;
+    }
+    moved.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    let keys = moved.iter().map(|moved| moved.key.clone()).collect();
+    let options = presence::Options { method: None, at_once };
+    let found = presence::find(store, keys, options).await;
+    let mut may_go = Vec::with_capacity(moved.len());
+    for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
+        let copied = &moved.version;
+        let now = match answer {
+            // Not every service lists encrypted content under the ETag that it gives to those who ask.
+            Answer::There(now) if copied.is_some() && now.version != *copied => store.stat(&key).await,
+            Answer::Unknown(error) => Err(error.to_report()),
+            // A file that is missing by now counts as deleted.
+            Answer::There(_) | Answer::Absent | Answer::NotAsked => {
+                may_go.push(moved);
+                continue;
+            }
+        };
+        match now {
+            Ok(now) if now.version == *copied => may_go.push(moved),
+            Ok(_) => {
+                ledger.error(Error::new(ErrorKind::Changed, "delete", why).with_key(&key));
+            }
+            Err(error) => ledger.error(error.with_key(&key)),
+        }
+    }
+    may_go
 }
 
 #[cfg(test)]

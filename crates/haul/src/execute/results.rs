@@ -1,7 +1,7 @@
 //! What became of files: each result is counted and told, and what follows from it is noted: of their directories, of further names,
 //! of the sources of a move.
 
-use super::{delayed::Waiting, dirs::Dirs, full::Full, moved::MovedSources};
+use super::{dirs::Dirs, full::Full, moved::MovedSources, waiting::Waiting};
 use crate::{
     cx::{Consent, Cx, cancelled},
     hard_links::HardLinks,

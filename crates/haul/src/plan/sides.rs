@@ -27,7 +27,7 @@ impl Planner {
         let options = ListOptions {
             max_depth: self.job.listing.max_depth,
             dirs: true,
-            meta: self.job.attributes.metadata,
+            meta: self.job.attributes.takes_metadata(),
             posix: posix || self.paths.is_some() && !self.asks_each(),
             for_join: !self.job.deletes.excluded,
             checkers: self.checkers,

@@ -401,6 +401,9 @@ impl Mover {
     /// Opens the source first, so that what it says of itself goes along with the write.
     async fn open(&self, order: &Order, src: &Entry, route: Route, delta: Option<Delta>) -> Result<Open> {
         let block = pump::block(self, route, src.size);
+        if let Route::Parts { .. } = route {
+            pump::check_size(src.size, block)?;
+        }
         let mut source = tokio::select! {
             biased;
             () = self.cx.cancel.cancelled() => return Err(cancelled()),
@@ -470,6 +473,7 @@ impl Mover {
             hashes: facts.hashes.clone(),
             inplace: self.writes_in_place(order),
             partial_suffix: self.job.write.partial_suffix.clone(),
+            renamed_only: false,
             keep_setid: self.job.attributes.keep_setid || self.cx.src.caps().files,
             size_may_differ: self.job.compare.ignore_size,
             keep: self.keep_of(order),
@@ -715,14 +719,14 @@ struct Open {
     delta: Option<Delta>,
 }
 
-/// The metadata that goes along: the source's with `--metadata`, and what `--metadata-set` adds. `None` when there is
+/// The metadata that goes along: the source's as far as the job takes it, and what `--metadata-set` adds. `None` when there is
 /// none to speak of: then a store that copies by itself keeps the source's own.
 pub(crate) fn meta(job: &Job, facts: &Entry) -> Option<Box<Meta>> {
-    let own = facts.meta.clone().filter(|_| job.attributes.metadata);
+    let own = job.attributes.of_metadata(facts.meta.as_deref(), facts.is_dir());
     if own.is_none() && job.attributes.metadata_set.is_empty() {
         return None;
     }
     let mut meta = own.unwrap_or_default();
     meta.extend(job.attributes.metadata_set.iter().cloned());
-    Some(meta)
+    Some(Box::new(meta))
 }

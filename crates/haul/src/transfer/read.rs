@@ -51,8 +51,12 @@ impl Source {
             let known =
                 entry.mtime.is_some() && !entry.hashes.is_empty() && (entry.meta.is_some() || !store.caps().meta);
             let facts = if known { entry.clone() } else { store.stat(&entry.key).await? };
-            let of = Entry { version: facts.version.clone().or(entry.version.clone()), ..facts.clone() };
-            return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of } });
+            let version = facts.version.clone().or(entry.version.clone());
+            // What nothing ties together would be of two files where it is replaced meanwhile: that is read in one go.
+            if version.is_some() {
+                let of = Entry { version, ..facts.clone() };
+                return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of } });
+            }
         }
         let room = |size: u64| budget.memory((2 * block).min(size));
         let memory = if store.caps().files { None } else { Some(room(entry.size).await) };

@@ -8,8 +8,8 @@ use haul_testkit::{
     sshd::{Setup, Sshd},
 };
 use std::{
-    fs,
-    os::unix::fs::{MetadataExt as _, symlink},
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::Path,
 };
 
@@ -332,6 +332,33 @@ fn without_haul_there_it_goes_by_sftp_and_says_what_that_cannot_keep() {
     assert!(said.contains("\nhaul rsync: attributes of files are kept between file systems only"), "{said}");
     let files = |name: &str| folder::files(&folder::read(&room.lab.path(name)));
     folder::assert_same(&files("src"), &files("dst"), "by SFTP");
+    // Permissions are what SFTP can keep, in both directions.
+    let mode = |path: &str| fs::metadata(room.lab.path(path)).expect("it is there").permissions().mode() & 0o7777;
+    for (name, bits) in [("key", 0o600), ("run", 0o755), ("shared", 0o664), ("closed/f", 0o640), ("closed", 0o700)] {
+        let path = room.lab.path("modes").join(name);
+        if !path.exists() {
+            fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+            fs::write(&path, name).expect("written");
+        }
+        fs::set_permissions(&path, Permissions::from_mode(bits)).expect("set");
+    }
+    let here = |name: &str| room.lab.path(name).display().to_string() + "/";
+    for (words, from, to, changed) in [
+        (&["-a"][..], here("modes"), room.far("there"), None),
+        (&["-a"], room.far("there/"), here("back again"), None),
+        (&["-a", "--chmod=F600"], here("modes"), room.far("changed"), Some(0o600)),
+    ] {
+        let mut command = room.lab.haul_command(&[&["rsync"][..], words, &[&from, &to]].concat());
+        let ran = command.env("RSYNC_RSH", &shell).output().expect("it runs");
+        let said = String::from_utf8(ran.stderr).expect("text");
+        assert_eq!(ran.status.code(), Some(0), "{said}");
+        assert!(said.contains("of attributes only the permissions of what is sent are kept"), "{said}");
+        let name = to.trim_end_matches('/').rsplit('/').next().expect("a name").to_owned();
+        for file in ["key", "run", "shared", "closed/f", "closed"] {
+            let wanted = changed.filter(|_| file != "closed").unwrap_or_else(|| mode(&format!("modes/{file}")));
+            assert_eq!(mode(&format!("{name}/{file}")), wanted, "{words:?} {file}");
+        }
+    }
     // A link that isn't kept isn't followed.
     symlink("..", room.lab.path("src/1/up")).expect("made");
     symlink("/etc/hostname", room.lab.path("src/out")).expect("made");

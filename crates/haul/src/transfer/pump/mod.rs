@@ -109,16 +109,24 @@ pub fn part_size(job: &Job, limits: &PartLimits, size: Option<u64>, road: &Along
     size.clamp(limits.min, limits.max)
 }
 
+/// Errors: `Unsupported`, for a file of more chunks than are kept in mind.
+pub fn check_size(size: u64, block: u64) -> Result<()> {
+    if size.div_ceil(block) > MOST_CHUNKS {
+        let why =
+            format!("it is said to have {size} bytes: for a file as large as that raise --multi-thread-chunk-size");
+        return Err(Error::new(ErrorKind::Unsupported, "read", why));
+    }
+    Ok(())
+}
+
 /// Moves all bytes of `source` that aren't there yet into `target`; gives back of `claim` what the last chunks no longer need.
 ///
 /// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest is more than may
 /// be moved; what was under way has arrived then.
 pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
     let size = source.facts.size;
-    if !matches!(source.bytes, Bytes::Stream { .. }) && size.div_ceil(target.block) > MOST_CHUNKS {
-        let why =
-            format!("it is said to have {size} bytes: for a file as large as that raise --multi-thread-chunk-size");
-        return Err(Error::new(ErrorKind::Unsupported, "read", why));
+    if !matches!(source.bytes, Bytes::Stream { .. }) {
+        check_size(size, target.block)?;
     }
     let Known { again, mut digest, unproved } = {
         let (file, streamed) = match &source.bytes {

@@ -1,0 +1,68 @@
+//! Files that arrived, and wait for their names (`--delay-updates`).
+
+use crate::transfer::{Arrived, Order};
+use haul_core::{Entry, Key, event::StepId};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard},
+};
+
+/// Files that wait for their names: some 600 bytes of memory each, beside what is kept of directories anyway.
+#[derive(Default)]
+pub(super) struct Waiting(Mutex<State>);
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Under way: the key that each will have, and what is there now.
+    pub coming: HashMap<StepId, (Key, Option<Entry>)>,
+    /// Arrived: the order with its final key, where the file is, and what was learnt of it.
+    pub here: Vec<(Order, Key, Arrived)>,
+    /// Directories `.~tmp~` that this run or an earlier one made.
+    pub stages: BTreeSet<Key>,
+}
+
+impl Waiting {
+    /// What waits.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Keeps what arrived until all get their names; gives back what isn't delayed.
+    pub fn keep(&self, order: &Order, arrived: Arrived) -> Option<Arrived> {
+        let mut state = self.state();
+        let Some((to, replaced)) = state.coming.remove(&order.step) else { return Some(arrived) };
+        let at = order.to.clone();
+        state.here.push((Order { to, replaced, kept: false, ..order.clone() }, at, arrived));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(step: StepId, to: &str) -> Order {
+        Order::new(step, Entry::file(Key::new("src"), 1), Key::new(to), None)
+    }
+
+    #[test]
+    fn only_what_was_sent_to_wait_waits() {
+        let delayed = Waiting::default();
+        assert!(delayed.keep(&order(1, "a"), Arrived::default()).is_some(), "it went to its own name");
+        let old = Entry::file(Key::new("d/f"), 9);
+        delayed.state().coming.insert(2, (Key::new("d/f"), Some(old.clone())));
+        let sent = Order { kept: true, ..order(2, "d/.~tmp~/f") };
+        assert!(delayed.keep(&sent, Arrived::default()).is_none());
+        {
+            let state = delayed.state();
+            let (order, at, _) = &state.here[0];
+            assert_eq!((&order.to, at), (&Key::new("d/f"), &Key::new("d/.~tmp~/f")));
+            assert_eq!(
+                (order.replaced.as_ref(), order.kept),
+                (Some(&old), false),
+                "what its name replaces is kept then"
+            );
+        }
+        assert!(delayed.keep(&sent, Arrived::default()).is_some(), "it waits once");
+    }
+}
