@@ -214,6 +214,11 @@ impl Walk {
     }
 
     fn enter(&mut self, dir: &Key, mut entries: Vec<Found>) {
+        // Names in it that can't be read: what they are called counts as unknown, so nothing is missing there.
+        let unread = |found: &Found| matches!(found, Found::Failed(key, error) if key == dir && error.kind() == ErrorKind::Corrupt);
+        if let Some(Found::Failed(_, error)) = entries.iter().position(unread).map(|at| entries.swap_remove(at)) {
+            self.lose(Lost::below(dir), error);
+        }
         entries.retain(|found| {
             let key = found.key();
             key != dir && (self.wanted)(key.as_bytes()) && (!key.is_dir() || self.request.descends(key.as_bytes()))
