@@ -99,7 +99,7 @@ struct Service {
     names: Names,
     /// `None` where content stays as it is.
     content: Option<Sealer>,
-    /// Foreign names are errors.
+    /// What foreign names are.
     strict: options::Strict,
     /// What all keys begin with below the other store's root, plain: empty, or a directory with its `/`.
     prefix: Vec<u8>,

@@ -84,7 +84,6 @@ pub const OPTIONS: &[OptionSpec] = &[
     )),
 ];
 
-/// What the options say.
 /// What a name is that can't be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
@@ -96,6 +95,7 @@ pub enum Strict {
     LeftOut,
 }
 
+/// What the options say.
 pub struct Settings {
     /// How names go.
     pub names: Names,
@@ -148,7 +148,7 @@ pub fn settings(options: &BTreeMap<String, String>) -> Result<Settings> {
     Ok(Settings {
         data: (!plain).then_some(keys.data),
         names: Names::new(&keys, mode, dirs, encoding, suffix.into_bytes()),
-        strict: match text("strict_names").filter(|text| !text.is_empty()) {
+        strict: match text("strict_names") {
             None => Strict::Counted,
             Some(_) if is("strict_names", false) => Strict::Refused,
             Some(_) => Strict::LeftOut,

@@ -523,6 +523,7 @@ impl Service {
         }
     }
 }
+
 /// What isn't there needn't go.
 fn gone(done: Refusal<()>) -> Refusal<()> {
     match done {

@@ -238,7 +238,7 @@ impl Write {
         })?;
         let done = pieces.session.done();
         let object = done.ok_or_else(|| self.corrupt("the service took all bytes and shows no object"))?;
-        let stored = self.stored(&object, bytes, &spec.hashes, true).await?;
+        let stored = self.stored(&object, bytes, &spec.hashes).await?;
         self.describe(&spec, &object).await?;
         Ok(stored)
     }
@@ -290,13 +290,18 @@ impl Write {
             return Err(Fault::broken("the service tells no CRC-32C of what it has").at("write", &self.key));
         }
         let bytes = parts.iter().map(|part| part.size).sum();
-        let stored = self.stored(&object, bytes, &spec.hashes, is_ours).await?;
+        let is_equal = matches!(object.hashes().agree(&spec.hashes), Some((_, true))) && object.size() == Some(bytes);
+        if !is_ours && !is_equal {
+            let message = "another object has this name by now: what was sent can't be compared";
+            return Err(Error::new(ErrorKind::Changed, "write", message).with_key(&self.key));
+        }
+        let stored = self.stored(&object, bytes, &spec.hashes).await?;
         self.describe(&spec, &object).await?;
         Ok(stored)
     }
 
-    /// Compares what the service has with what was sent. What differs doesn't stay, if it is sure to be ours (`is_ours`).
-    async fn stored(&self, object: &Object, bytes: u64, ours: &Hashes, is_ours: bool) -> Result<Stored> {
+    /// Compares what the service has with what was sent. What differs doesn't stay.
+    async fn stored(&self, object: &Object, bytes: u64, ours: &Hashes) -> Result<Stored> {
         let Some(version) = object.version() else {
             return Err(Fault::broken("the service gave no receipt (a generation)").at("write", &self.key));
         };
@@ -307,10 +312,6 @@ impl Write {
             _ if size != Some(bytes) => Some(format!("the service has {size:?} bytes and {bytes} were sent")),
             _ => None,
         };
-        if differs.is_some() && !is_ours {
-            let message = "another object has this name by now: what was sent can't be compared";
-            return Err(Error::new(ErrorKind::Changed, "write", message).with_key(&self.key));
-        }
         if let Some(message) = differs {
             // What was there before is gone; the next try brings the whole.
             let gone = crate::change::remove(&self.service, &self.place, Some(&version)).await;
@@ -340,7 +341,7 @@ impl Write {
             self.service.api.json::<Object>(&call.body(Direction::Up, RELATED, body.clone())).await
         };
         match self.service.in_bucket(&self.place.bucket, send).await {
-            Ok(object) => self.stored(&object, payload.len(), &spec.hashes, true).await,
+            Ok(object) => self.stored(&object, payload.len(), &spec.hashes).await,
             Err(refused) => self.doubt(refused, &spec, payload.len()).await,
         }
     }
@@ -350,7 +351,7 @@ impl Write {
         if refused.fault.kind == ErrorKind::Changed && self.maybe.load(Relaxed) {
             let object = read::facts(&self.service, &self.key, &self.place, None).await?;
             if object.size() == Some(size) && matches!(object.hashes().agree(&spec.hashes), Some((_, true))) {
-                return self.stored(&object, size, &spec.hashes, true).await;
+                return self.stored(&object, size, &spec.hashes).await;
             }
         }
         self.maybe.fetch_or(refused.fault.is_ambiguous(), Relaxed);

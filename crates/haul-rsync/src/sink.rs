@@ -259,7 +259,7 @@ impl Lines {
         let mut state = self.lock();
         if state.drawn.is_some() {
             self.draw(&mut state, true);
-            let _ = writeln!(state.out);
+            self.leave_drawing(&mut state);
         }
         self.end_waiting(&mut state);
         let _ = state.out.flush();

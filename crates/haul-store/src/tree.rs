@@ -255,8 +255,7 @@ impl Walk {
             Some(Found::Entry(entry)) if self.request.recursive && entry.is_dir() && !self.folders.has_dirs() => return,
             Some(Found::Entry(entry)) => entry,
             Some(Found::Failed(key, error)) => {
-                let whole = key.is_dir() || key.is_root();
-                let to = (!whole).then(|| key.with_suffix([0])).or_else(|| key.after_prefix());
+                let to = (!key.is_dir()).then(|| key.with_suffix([0])).or_else(|| key.after_prefix());
                 return self.lose(Lost { from: key, to }, error);
             }
         };

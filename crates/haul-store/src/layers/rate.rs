@@ -432,11 +432,12 @@ impl Store for Limited {
     fn copy(&self, mut batch: CopyBatch, watch: Watch) -> BoxFuture<'_, Vec<Result<Stored>>> {
         let on_this_machine = self.caps().domain.as_ref().is_some_and(|domain| domain.name == "local");
         let copies = |item: &CopyItem| matches!(item.how, CopyHow::Copy | CopyHow::Append { .. });
-        if on_this_machine && self.is_limited() {
+        let limited = on_this_machine && self.is_limited();
+        if limited {
             // From one file system to another a rename is a copy.
             batch.items.iter_mut().for_each(|item| item.spec.renamed_only = item.how == CopyHow::Rename);
         }
-        if on_this_machine && self.is_limited() && batch.items.iter().any(copies) {
+        if limited && batch.items.iter().any(copies) {
             // The kernel's copy can't be slowed down; streamed through the engine it can. What else goes along has no bytes.
             let keys: Vec<_> = batch.items.iter().map(|item| copies(item).then(|| item.to.clone())).collect();
             let items = batch.items.into_iter().filter(|item| !copies(item)).collect();

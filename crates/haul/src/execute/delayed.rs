@@ -54,7 +54,7 @@ impl Delayed {
             job: mover.job.clone(),
             cx: mover.cx.clone(),
             ledger: ledger.clone(),
-            waiting: results.waiting().clone(),
+            waiting: results.waiting.clone(),
             dirs: dirs.clone(),
             mover: mover.clone(),
             setter: setter.clone(),

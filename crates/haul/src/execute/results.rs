@@ -28,7 +28,7 @@ pub(super) struct Results {
     dirs: Arc<Dirs>,
     links: Arc<HardLinks>,
     /// Files that arrived, and wait for their names.
-    waiting: Arc<Waiting>,
+    pub waiting: Arc<Waiting>,
     /// What is said where there is no room.
     pub full: Full,
     /// What a move deletes at the source.
@@ -56,11 +56,6 @@ impl Results {
             links: links.clone(),
             opens_dirs,
         }
-    }
-
-    /// Files that arrived, and wait for their names.
-    pub fn waiting(&self) -> &Arc<Waiting> {
-        &self.waiting
     }
 
     /// Records the result of an order.
