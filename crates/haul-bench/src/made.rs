@@ -148,6 +148,7 @@ impl MadeStore {
             domain: None,
             place: None,
             renames: true,
+            renames_dirs: false,
             delete_batch: 1,
             conditional: false,
             deletes_version: false,

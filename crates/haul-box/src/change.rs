@@ -141,6 +141,9 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
     const OP: &str = "copy";
     let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to);
     let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from);
+    if item.how == CopyHow::RenameDir {
+        return rename_dir(service, from, item).await;
+    }
     if item.how.needs_inodes() {
         return Err(unsupported("Box has no hard links, devices or attributes"));
     }
@@ -214,6 +217,19 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
         hashes: made.hashes(),
         ..Stored::default()
     })
+}
+
+/// See [`CopyHow::RenameDir`].
+async fn rename_dir(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    let elsewhere = || Error::new(ErrorKind::Unsupported, OP, "the source is in another account").with_key(&item.to);
+    let folder = service.dir_in(from.ok_or_else(elsewhere)?, &item.from, OP).await?;
+    let (parent, name) = (service.made(&item.to.parent(), OP).await?, service.leaf(&item.to)?);
+    let facts = json!({ "name": name, "parent": { "id": parent } });
+    let call = service.call("UpdateFolder", Method::PUT, &format!("/folders/{folder}")).json(&facts);
+    let moved = service.api.ask(&call).await;
+    service.forget_folder(&item.from);
+    moved.map(|_| Stored::default()).map_err(|refused| refused.at(OP, &item.to))
 }
 
 /// Why a copy or move found its name taken.

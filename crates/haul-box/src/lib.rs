@@ -66,6 +66,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         deletes_version: true,
         case_insensitive: true,
         concurrency: CONCURRENCY,
+        renames_dirs: true,
         ..web::caps()
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));

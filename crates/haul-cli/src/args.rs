@@ -51,6 +51,26 @@ const OTHER_NAMES: [(&str, &str); 11] = [
     ("rcd", RCLONE),
 ];
 
+/// Other words for commands that several of haul's commands have.
+const OTHER_WORDS: [(&str, &str); 4] = [("ls", "list"), ("rm", "remove"), ("add", "create"), ("del", "delete")];
+
+/// What to do without a flag that other programs have, at these commands: its long form, its letter, and what to say.
+const OTHER_FLAGS: [(&[&str], &str, Option<char>, &str); 6] = [
+    (&["sync"], "delete", None, "sync always deletes what only the destination has; copy never does"),
+    (&["copy", "copyto", "move", "moveto"], "delete", None, "only sync deletes what the source doesn't have"),
+    (&JOBS, "recursive", Some('r'), "all that is below a directory goes along without it"),
+    (&JOBS, "archive", Some('a'), "use --metadata, or haul rsync -a"),
+    (&JOBS, "compress", Some('z'), "use haul rsync -z"),
+    (
+        &["ls", "lsl", "size", "delete", "check", "hashsum", "md5sum", "sha1sum"],
+        "recursive",
+        Some('r'),
+        "it is so by itself",
+    ),
+];
+
+const JOBS: [&str; 5] = ["copy", "copyto", "move", "moveto", "sync"];
+
 /// Commands of dvc that `haul dvc` leaves to it.
 const OF_DVC: [&str; 26] = [
     "cache",
@@ -124,7 +144,9 @@ pub fn unknown(parent: &Command, name: &str) -> Usage {
     if parent.get_name() == "dvc" && OF_DVC.contains(&name) {
         return Usage(format!("haul dvc has no {name}: use dvc {name}, which works in the same repository"));
     }
-    let near = nearest(name, parent.get_subcommands().map(|c| c.get_name()));
+    let other = OTHER_WORDS.iter().find(|(other, _)| *other == name).map(|(_, own)| *own);
+    let other = other.filter(|own| parent.find_subcommand(own).is_some());
+    let near = other.or_else(|| nearest(name, parent.get_subcommands().map(|c| c.get_name())));
     let near = near.map_or("see haul help".into(), |n| format!("did you mean {n}?"));
     let parent = if is_root { String::new() } else { format!(" of haul {}", parent.get_name()) };
     Usage(format!("unknown command {name:?}{parent} ({near})"))
@@ -258,8 +280,15 @@ impl<'a> Line<'a> {
     fn unknown_long(&self, name: &str) -> Usage {
         let longs = self.locals.iter().chain(&self.globals).filter_map(|f| f.long.as_deref());
         let near = nearest(name, longs).map(|n| format!("did you mean --{n}?"));
-        let near = self.elsewhere(name).or(near).unwrap_or_else(|| "see haul help flags".into());
-        Usage(format!("unknown flag --{name} ({near})"))
+        let near = self.instead(|long, _| long == name).or_else(|| self.elsewhere(name)).or(near);
+        Usage(format!("unknown flag --{name} ({})", near.unwrap_or_else(|| "see haul help flags".into())))
+    }
+
+    /// What to do without a flag of other programs.
+    fn instead(&self, is: impl Fn(&str, Option<char>) -> bool) -> Option<String> {
+        let command = self.current.get_name();
+        let found = OTHER_FLAGS.iter().find(|(of, long, short, _)| of.contains(&command) && is(long, *short));
+        found.map(|(.., say)| (*say).to_owned())
     }
 
     /// Gives the command its flags that came before its name.
@@ -293,7 +322,9 @@ impl<'a> Line<'a> {
             let letter = char::from(*letter);
             let Some((flag, place)) = self.find(|f| f.short == Some(letter)) else {
                 let whole = if shown.len() > 2 { format!(" in {shown}") } else { String::new() };
-                return Err(Usage(format!("unknown flag -{letter}{whole} (see haul help flags)")));
+                let instead = self.instead(|_, short| short == Some(letter));
+                let instead = instead.unwrap_or_else(|| "see haul help flags".into());
+                return Err(Usage(format!("unknown flag -{letter}{whole} ({instead})")));
             };
             let joined = after.strip_prefix(b"=").map(|v| OsString::from_vec(v.to_vec()));
             let (value, next) = match flag.takes {
@@ -596,6 +627,12 @@ mod tests {
             ("ls --csv r:", "unknown flag --csv (only lsf has it)"),
             ("obscure -Pz", "unknown flag -z in -Pz (see haul help flags)"),
             ("obscure -z", "unknown flag -z (see haul help flags)"),
+            ("copy -rz a b", "unknown flag -r in -rz (all that is below a directory goes along without it)"),
+            (
+                "sync --delete a b",
+                "unknown flag --delete (sync always deletes what only the destination has; copy never does)",
+            ),
+            ("config ls", "unknown command \"ls\" of haul config (did you mean list?)"),
             ("cp x y", "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),
             ("mount x y", "unknown command \"mount\" (haul doesn't have it; rclone does, with the same remotes)"),
             ("obscur x", "unknown command \"obscur\" (did you mean obscure?)"),

@@ -9,7 +9,10 @@ use crate::{
     flags::{Flags, stores},
     help,
 };
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{
+    CommandFactory as _, FromArgMatches as _, Parser,
+    error::{ContextKind, ContextValue},
+};
 use haul_remotes::StoreFlags;
 use std::ffi::OsString;
 
@@ -75,7 +78,7 @@ pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
             Ok(Parsed::Run(Box::new(Given { cli, backends, line })))
         }
         Err(e) if e.use_stderr() && e.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Err(Usage(first_paragraph(&e.render().to_string())))
+            Err(Usage(explained(&e, &line)))
         }
         Err(e) => {
             // Nothing is left to do when the help can't be printed.
@@ -83,6 +86,34 @@ pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
             Ok(Parsed::Said(if e.use_stderr() { code::USAGE } else { code::OK }))
         }
     }
+}
+
+/// What is wrong with this line: which variable has the value, or how several sources are given.
+fn explained(error: &clap::Error, line: &[OsString]) -> String {
+    let text = first_paragraph(&error.render().to_string());
+    let told = |kind| match error.get(kind) {
+        Some(ContextValue::String(value)) => Some(value.as_str()),
+        _ => None,
+    };
+    let flag = told(ContextKind::InvalidArg).unwrap_or_default();
+    if let Some(value) = told(ContextKind::InvalidValue) {
+        let long = flag.trim_start_matches("--").split([' ', '=']).next().unwrap_or_default();
+        let upper = long.to_uppercase().replace('-', "_");
+        let is = |name: &String| env(name).is_some_and(|given| given == value);
+        let from = ["HAUL", "RCLONE"].map(|program| format!("{program}_{upper}")).into_iter().find(is);
+        return from.map_or_else(|| text.clone(), |name| format!("{name}: {text}"));
+    }
+    let verb = line.iter().skip(1).filter_map(|word| word.to_str()).find(|word| !word.starts_with('-'));
+    if let Some(verb @ ("copy" | "move" | "sync")) = verb
+        && error.kind() == clap::error::ErrorKind::UnknownArgument
+        && !flag.starts_with('-')
+    {
+        return format!(
+            "{text}: haul {verb} takes one source and one destination. For several files give their directory and \
+             --include or --files-from, or use haul rsync, which takes several sources"
+        );
+    }
+    text
 }
 
 /// What clap says, without its `error:` and usage, on one line.

@@ -177,8 +177,9 @@ pub fn report_code(report: &Report, error_on_no_transfer: bool) -> u8 {
     if report.stopped == Some(ErrorKind::Limit) {
         return code::FATAL;
     }
-    // As in rclone the last error speaks for all.
-    if let Some(last) = report.errors.last() {
+    // As in rclone the last error speaks for all; that nothing was deleted because of others only follows from them.
+    let follows = |error: &Error| error.kind() == ErrorKind::Limit && error.op() == "delete";
+    if let Some(last) = report.errors.iter().rfind(|error| !follows(error)).or(report.errors.last()) {
         return error_code(last);
     }
     if !report.is_ok() {

@@ -170,7 +170,8 @@ impl Progress {
     fn say(&self, text: &str, stats: &serde_json::Value, amiss: bool) {
         let text = self.dated(text);
         if self.look.progress {
-            return self.screen.print(&text);
+            let _ = self.screen.print(&text);
+            return;
         }
         let text = block(&text, self.look.one_line);
         match self.look.level.unwrap_or(if amiss { Level::WARN } else { Level::INFO }) {

@@ -1,6 +1,6 @@
 //! Asking on the terminal: before each change (`--interactive`), before what nobody asked for, and for the password of the configuration.
 
-use haul::{Cancel, Confirm};
+use haul::{Answer, Cancel, Confirm};
 use haul_core::{Error, ErrorKind, Key};
 use haul_store::Consent;
 use haul_terminal::Screen;
@@ -18,25 +18,25 @@ pub struct Prompt {
     screen: Arc<Screen>,
     cancel: Cancel,
     /// Answers for all further questions of a kind. Held while a question is open, so that questions come singly.
-    standing: Mutex<BTreeMap<String, bool>>,
+    standing: Mutex<BTreeMap<String, Answer>>,
 }
 
 impl Prompt {
-    /// A prompt on this screen; `q` stops the job through `cancel`.
+    /// A prompt on this screen, that asks nothing more once `cancel` is set.
     pub fn new(screen: Arc<Screen>, cancel: Cancel) -> Self {
         Prompt { screen, cancel, standing: Mutex::default() }
     }
 }
 
 impl Confirm for Prompt {
-    fn ask(&self, what: &str, key: &Key) -> bool {
+    fn ask(&self, what: &str, key: &Key) -> Answer {
         let mut standing = self.standing.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(answer) = standing.get(what) {
             return *answer;
         }
         loop {
             if self.cancel.is_cancelled() {
-                return false;
+                return Answer::Quit;
             }
             let question =
                 format!("{what} \"{key}\"?\ny) yes  n) no  s) no to all of these  !) yes to all of these  q) quit");
@@ -44,18 +44,14 @@ impl Confirm for Prompt {
             let mut line = String::new();
             // No terminal to read from means no consent.
             if !matches!(std::io::stdin().lock().read_line(&mut line), Ok(n) if n > 0) {
-                self.cancel.cancel();
-                return false;
+                return Answer::Quit;
             }
             match line.trim() {
-                "y" | "Y" => return true,
-                "n" | "N" => return false,
-                "s" => return *standing.entry(what.into()).or_insert(false),
-                "!" => return *standing.entry(what.into()).or_insert(true),
-                "q" => {
-                    self.cancel.cancel();
-                    return false;
-                }
+                "y" | "Y" => return Answer::Yes,
+                "n" | "N" => return Answer::No,
+                "s" => return *standing.entry(what.into()).or_insert(Answer::No),
+                "!" => return *standing.entry(what.into()).or_insert(Answer::Yes),
+                "q" => return Answer::Quit,
                 _ => {}
             }
         }

@@ -207,17 +207,21 @@ fn upper(c: char) -> char {
     }
 }
 
-/// A name's stem and its extension, with those before it that are known: `.tar.gz`.
 fn split_extension(name: &str) -> (&str, &str) {
+    name.split_at(name.len() - extension(name.as_bytes()).len())
+}
+
+/// A name's extension, with those before it that are known: `.tar.gz`; all of a name that begins with its last dot, as in rclone.
+pub fn extension(name: &[u8]) -> &[u8] {
     /// Extensions that stand before another one, for all that is compressed or encrypted.
-    const INNER: [&str; 12] =
-        [".tar", ".json", ".csv", ".txt", ".xml", ".html", ".js", ".css", ".svg", ".sql", ".log", ".pdf"];
-    let before = |name: &str| name.rfind('.').unwrap_or(name.len());
+    const INNER: [&[u8]; 12] =
+        [b".tar", b".json", b".csv", b".txt", b".xml", b".html", b".js", b".css", b".svg", b".sql", b".log", b".pdf"];
+    let before = |name: &[u8]| name.iter().rposition(|byte| *byte == b'.').unwrap_or(name.len());
     let mut at = before(name);
     loop {
         let inner = before(&name[..at]);
         if !INNER.contains(&&name[inner..at]) {
-            return name.split_at(at);
+            return &name[at..];
         }
         at = inner;
     }

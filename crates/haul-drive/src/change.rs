@@ -3,7 +3,7 @@
 use crate::{
     AT_ONCE,
     facts::{FIELDS, File, pinned, time},
-    service::Service,
+    service::{Named, Service},
     standing::{Arriving, allowed},
     upload::settled,
 };
@@ -130,23 +130,54 @@ async fn source(service: &Service, root: Option<&Root>, item: &CopyItem) -> Resu
         };
         return if file.trashed || file.version().as_ref() != Some(want) { Err(changed()) } else { Ok(file) };
     }
-    let named = if root == Some(&service.root) {
-        service.at(&item.from).await?
-    } else {
-        let elsewhere = || Error::new(ErrorKind::Unsupported, OP, "the source is in no Drive of this account");
-        let mut id = service.root_of(root.ok_or_else(elsewhere)?).await?;
-        let dir = item.from.parent();
-        for (at, _) in dir.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/') {
-            let above = Key::new(&dir.as_bytes()[..=at]);
-            id = service.folder_in(&id, &service.name(&above)?, &item.from).await?.ok_or_else(missing)?.id;
-        }
-        service.look(&id, &service.name(&item.from)?, &item.from).await?
+    let named = match root == Some(&service.root) {
+        true => service.at(&item.from).await?,
+        false => elsewhere(service, root, item).await?,
     };
     named.only(OP, &item.from)?.ok_or_else(missing)
 }
 
+/// What has an item's name in another root.
+async fn elsewhere(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Named> {
+    let missing = || Error::new(ErrorKind::NotFound, "copy", "no such file").with_key(&item.from);
+    let foreign = || Error::new(ErrorKind::Unsupported, "copy", "the source is in no Drive of this account");
+    let mut id = service.root_of(root.ok_or_else(foreign)?).await?;
+    let dir = item.from.parent();
+    for (at, _) in dir.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/') {
+        let above = Key::new(&dir.as_bytes()[..=at]);
+        id = service.folder_in(&id, &service.name(&above)?, &item.from).await?.ok_or_else(missing)?.id;
+    }
+    service.look(&id, &service.name(&item.from)?, &item.from).await
+}
+
+/// See [`CopyHow::RenameDir`].
+async fn rename_dir(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "move";
+    let refused = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
+    service.may_write(OP, &item.to)?;
+    let folder = elsewhere(service, root, item).await?.folder(&item.from)?;
+    let missing = || Error::new(ErrorKind::NotFound, OP, "no such directory").with_key(&item.from);
+    let folder = folder.ok_or_else(missing)?;
+    let [old] = &folder.parents[..] else { return refused(ErrorKind::Unsupported, "it has no one parent") };
+    if !folder.via.is_empty() {
+        return refused(ErrorKind::Unsupported, "what is to be renamed is a shortcut");
+    }
+    let (parent, name) = (service.made(&item.to.parent()).await?, service.name(&item.to)?);
+    let _alone = service.names.at(&item.to).await;
+    if !service.look(&parent, &name, &item.to).await?.is_nothing() {
+        return refused(ErrorKind::Exists, "something is there already");
+    }
+    let query: &[_] = if *old == parent { &[] } else { &[("addParents", &*parent), ("removeParents", old)] };
+    let moved = plain(service.patch(&folder.id, query, &json!({ "name": name })).await);
+    service.dirs.forget(&item.from);
+    moved.map_err(at(OP, &item.to)).map(|_| Stored::default())
+}
+
 async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Stored> {
     const OP: &str = "copy";
+    if item.how == CopyHow::RenameDir {
+        return rename_dir(service, root, item).await;
+    }
     if item.how.needs_inodes() {
         let message = "Google Drive has no hard links, devices or attributes";
         return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));

@@ -11,6 +11,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 pub const FOLDER: &str = "application/vnd.google-apps.folder";
 const SHORTCUT: &str = "application/vnd.google-apps.shortcut";
 const GOOGLES: &str = "application/vnd.google-apps.";
+/// Kinds of documents of which Google makes files, by its table of export formats.
+const EXPORTED: [&str; 4] = ["document", "spreadsheet", "presentation", "drawing"];
 
 /// What is asked for of each file, so that an answer is small.
 pub const FIELDS: &str = "id,name,mimeType,size,createdTime,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,driveId,trashed,explicitlyTrashed,exportLinks,shortcutDetails(targetId,targetMimeType)";
@@ -73,6 +75,12 @@ impl File {
     /// Edited in a browser: it has no bytes.
     pub fn is_document(&self) -> bool {
         self.mime_type.starts_with(GOOGLES) && !self.is_folder() && !self.is_shortcut()
+    }
+
+    /// A document of a kind of which Google makes files, and of which it offers none: who reads may not have them.
+    pub fn is_withheld(&self) -> bool {
+        let kind = self.mime_type.strip_prefix(GOOGLES);
+        kind.is_some_and(|kind| EXPORTED.contains(&kind)) && self.export_links.is_empty()
     }
 
     /// What a document is shown as; `None` where Google makes none of the formats of it.

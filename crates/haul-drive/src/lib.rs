@@ -85,6 +85,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
         place: None,
         renames: true,
+        renames_dirs: true,
         delete_batch: 1,
         copy_batch: 1,
         conditional: false,

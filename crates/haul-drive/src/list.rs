@@ -66,7 +66,8 @@ impl Folders for Directories {
 /// What is in a directory, by keys.
 async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Vec<Found>> {
     let config = &service.config;
-    let is_left_out = |file: &File| file.is_document() && file.format_of(&config.exports).is_none();
+    let is_left_out =
+        |file: &File| file.is_document() && !file.is_withheld() && file.format_of(&config.exports).is_none();
     if !config.skip_gdocs && files.iter().any(is_left_out) {
         DOCUMENTS.call_once(|| {
             tracing::warn!(

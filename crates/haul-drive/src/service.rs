@@ -106,6 +106,11 @@ impl Named {
         }
     }
 
+    /// True where nothing has the name.
+    pub fn is_nothing(&self) -> bool {
+        self.files.is_empty() && self.documents.is_empty() && self.folders.is_empty()
+    }
+
     /// The folder, if there is one.
     ///
     /// Errors: `Invalid` where there are several.
@@ -287,6 +292,11 @@ impl Service {
             }
             None => file,
         };
+        if file.is_withheld() && !self.config.skip_gdocs && !self.config.exports.is_empty() {
+            let message = "Google offers no file of this document: its owner may not let others download it. Leave it out with \
+                           a filter, or all such documents with --drive-skip-gdocs";
+            return Err(Fault::new(ErrorKind::Denied, Retry::Never, message).into());
+        }
         file.format = file.format_of(&self.config.exports);
         let is_left_out = file.is_document() && file.format.is_none();
         Ok((!is_left_out).then_some(file))

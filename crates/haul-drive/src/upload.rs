@@ -228,9 +228,15 @@ impl Write {
             let lane = self.service.api.lanes.lane(Direction::Up);
             let hashes = payload.hash_at(&[Algo::Md5], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))?;
             *self.held() = Some(payload.with_hashes(hashes));
+            if self.begun.load(Relaxed) {
+                // The next part came meanwhile, found nothing to be sent before it, and waits for this one.
+                self.release().await?;
+            }
             return Ok(Part { index, size, tag: HELD.into() });
         }
         if index > 0 {
+            // Said first: whoever puts the first part aside from now on sends it himself.
+            self.begun.store(true, Relaxed);
             self.release().await?;
         }
         self.pieces().await?.part(index, offset, payload).await

@@ -232,6 +232,9 @@ pub async fn copy(service: &Service, batch: CopyBatch, watch: Watch) -> Vec<Resu
 async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Stored> {
     const OP: &str = "copy";
     let fails = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
+    if item.how == CopyHow::RenameDir {
+        return rename_dir(service, root, item).await;
+    }
     if item.how.needs_inodes() {
         return fails(ErrorKind::Unsupported, "Dropbox has no hard links, devices or attributes");
     }
@@ -286,4 +289,34 @@ async fn copy_item(service: &Service, root: &str, item: &CopyItem) -> Result<Sto
     }
     service.saw(&to);
     Ok(Stored { version: made.version, size: made.size, hashes: made.hashes, ..Stored::default() })
+}
+
+/// See [`CopyHow::RenameDir`].
+async fn rename_dir(service: &Service, root: &str, item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    let fails = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
+    let (from, to) = (service.path_below(root, &item.from)?, service.path(&item.to)?);
+    if from.to_lowercase() == to.to_lowercase() {
+        return fails(ErrorKind::Unsupported, "Dropbox has one name for both");
+    }
+    let there = read::facts(service, &item.from, &from).await?;
+    if there.tag != "folder" || !from.ends_with(&format!("/{}", there.name)) {
+        return fails(ErrorKind::NotFound, "no such directory");
+    }
+    service.claim(&item.to, &to)?;
+    let question = json!({"from_path": from, "to_path": to, "autorename": false});
+    let moved = again(service, "files/move_v2", &question).await;
+    service.folders.forget(&item.from);
+    service.release(&from);
+    match moved {
+        Ok(_) => Ok(Stored::default()),
+        Err(refused) if refused.code.starts_with("to/conflict") => {
+            service.release(&to);
+            fails(ErrorKind::Exists, "something is there already")
+        }
+        Err(refused) => {
+            service.release(&to);
+            Err(refused.at(OP, &item.to))
+        }
+    }
 }

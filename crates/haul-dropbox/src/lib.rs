@@ -79,6 +79,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         domain: Some(at.clone()).filter(|_| !config.shared_folders),
         place: Some(at).filter(|_| config.shared_folders),
         renames: true,
+        renames_dirs: true,
         delete_batch: 1000,
         copy_batch: 1,
         conditional: true,

@@ -305,7 +305,9 @@ impl Write {
         if let Some(done) = done {
             return Ok(done);
         }
-        if !self.begun.load(Relaxed) {
+        // A further part may be too short to be sent before it is known that it is the last.
+        let in_one = self.state().held.len() < 2;
+        if !self.begun.load(Relaxed) && in_one {
             let payload = self.state().held.get(&0).cloned().unwrap_or_default();
             if payload.len() != bytes {
                 return Err(self.corrupt(format!("{bytes} bytes came, of which {} are at hand", payload.len())));

@@ -216,6 +216,7 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         domain: Some(domain),
         place: None,
         renames: true,
+        renames_dirs: false,
         delete_batch: 1000,
         copy_batch: 64,
         conditional: true,

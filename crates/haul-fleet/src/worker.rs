@@ -558,6 +558,9 @@ impl Crew {
                 false => Progress::Settled(outcome, files.clone()),
             };
             let progress = match reached {
+                // What was done of it is done again by whoever takes it: counted there, not here. A walk that was whole is no proof
+                // that its transfers were tried.
+                _ if fatal.is_some() => Progress::GivesBack(None, Outcome::default(), Vec::new()),
                 Reached::End => settled(outcome),
                 Reached::Key(key) if ending => Progress::GivesBack(Some(key), outcome, files),
                 Reached::Key(key) => {
@@ -565,10 +568,7 @@ impl Crew {
                     let cuts = self.cuts(&lease, &range).boxed_local().await;
                     Progress::Reached(key, outcome, cuts, files)
                 }
-                // What was done of it is done again by whoever takes it: counted there, not here.
-                Reached::Unknown if ending || fatal.is_some() => {
-                    Progress::GivesBack(None, Outcome::default(), Vec::new())
-                }
+                Reached::Unknown if ending => Progress::GivesBack(None, Outcome::default(), Vec::new()),
                 // A listing that broke off. The errors tell, and nothing was deleted.
                 Reached::Unknown => settled(unsettled(outcome)),
             };
@@ -605,9 +605,8 @@ impl Crew {
             return Ok(());
         }
         let lease = lease.with(match reached {
-            Reached::Unknown if self.ended.is_cancelled() || fatal.is_some() => {
-                Progress::GivesBack(None, Outcome::default(), Vec::new())
-            }
+            _ if fatal.is_some() => Progress::GivesBack(None, Outcome::default(), Vec::new()),
+            Reached::Unknown if self.ended.is_cancelled() => Progress::GivesBack(None, Outcome::default(), Vec::new()),
             Reached::Unknown => Progress::Done(unsettled(outcome)),
             Reached::Key(_) => Progress::GivesBack(None, Outcome::default(), Vec::new()),
             Reached::End => Progress::Done(outcome),

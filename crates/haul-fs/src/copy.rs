@@ -10,6 +10,7 @@ use super::{
     meta,
     place::{self, Hidden, NewNames, Until},
     read::{link_name, no_link, open_file, regular, target},
+    whole,
     xattrs::At,
 };
 use haul_core::{
@@ -112,6 +113,9 @@ impl Batch<'_> {
     }
 
     fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
+        if item.how == CopyHow::RenameDir {
+            return whole::rename(self.local, self.from, item);
+        }
         check_file(OP, &item.from)?;
         check_file(OP, &item.to)?;
         meta::check_time(OP, &item.to, item.spec.mtime)?;
@@ -376,6 +380,7 @@ impl Batch<'_> {
             (_, Err(Errno::XDEV)) if kind == FileType::RegularFile => return Ok(None),
             (_, Err(Errno::XDEV)) => return self.remake(item, from, &st).map(Some),
             (_, Err(Errno::BADF)) => return Err(changed(OP, &item.to)),
+            (dir, Err(Errno::EXIST | Errno::ISDIR)) => return Err(place::exists(OP, &item.to, (&dir, item.to.name()))),
             (_, Err(errno)) => return Err(target_error(item)(errno)),
         };
         if kind != FileType::RegularFile {

@@ -26,6 +26,7 @@ mod sync;
 mod tree;
 mod two_names;
 mod upload;
+mod whole;
 mod xattrs;
 
 use bytes::Bytes;
@@ -174,6 +175,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         domain: Some(domain),
         place: None,
         renames: true,
+        renames_dirs: true,
         delete_batch: DELETE_BATCH,
         copy_batch: if far { COPY_BATCH_FAR } else { COPY_BATCH },
         conditional: true,

@@ -153,7 +153,7 @@ pub(super) fn settle_hidden(
         match nameless::give_name(&hidden.file, dir, name) {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) if spec.replace == Replace::Absent => {
-                return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
+                return Err(exists(op, key, (dir, name)));
             }
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(fail_make(op, key, errno)),
@@ -205,7 +205,7 @@ pub(super) fn settle(
         match rename_new((dir, temp), (dir, name)) {
             Ok(()) => return Ok(()),
             Err(Errno::EXIST) if *replace == Replace::Absent => {
-                return Err(Error::new(ErrorKind::Exists, op, "already exists").with_key(key));
+                return Err(exists(op, key, (dir, name)));
             }
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(error(errno)),
@@ -231,10 +231,7 @@ fn check_version(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), replac
 fn take_over(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), keep_mode: Option<impl AsFd>) -> Result<()> {
     let Ok(st) = meta::facts_at(dir, name, false, meta::FACTS) else { return Ok(()) };
     match meta::file_type(&st) {
-        FileType::Directory => {
-            let message = "is a directory: remove or rename it to put a file there";
-            Err(Error::new(ErrorKind::Exists, op, message).with_key(key))
-        }
+        FileType::Directory => Err(exists(op, key, (dir, name))),
         FileType::RegularFile => {
             let mode = Mode::from_raw_mode(u32::from(st.stx_mode) & 0o777);
             let kept = keep_mode.map_or(Ok(()), |file| rustix::fs::fchmod(file, mode));
@@ -242,6 +239,14 @@ fn take_over(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), keep_mode:
         }
         _ => Ok(()),
     }
+}
+
+/// The error for a file that is to come to a name that is taken.
+pub(super) fn exists(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8])) -> Error {
+    let is_dir =
+        meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|st| meta::file_type(&st) == FileType::Directory);
+    let message = if is_dir { "is a directory: remove or rename it to put a file there" } else { "already exists" };
+    Error::new(ErrorKind::Exists, op, message).with_key(key)
 }
 
 /// Renames if nothing is there, else `EXIST`.

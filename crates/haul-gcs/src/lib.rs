@@ -78,6 +78,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         domain: Some(domain),
         place: None,
         renames: false,
+        renames_dirs: false,
         delete_batch: change::BATCH,
         copy_batch: 1,
         conditional: true,

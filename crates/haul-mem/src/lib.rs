@@ -112,6 +112,7 @@ impl MemStore {
             domain: Some(Domain { name: "memory".into(), place: place.into(), on_device: None }),
             place: None,
             renames: true,
+            renames_dirs: false,
             delete_batch: 1000,
             conditional: true,
             deletes_version: true,

@@ -68,7 +68,7 @@ pub async fn remove_versions(service: &Service, key: &Key, id: &str) -> Result<(
 pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Result<Stored> {
     const OP: &str = "copy";
     let unsupported = |why: &str| Error::new(ErrorKind::Unsupported, OP, why).with_key(&item.to);
-    if item.how.needs_inodes() {
+    if item.how.needs_inodes() && item.how != CopyHow::RenameDir {
         return Err(unsupported("a drive has no hard links, devices or attributes"));
     }
     let from = from.ok_or_else(|| unsupported("the source is on another drive"))?;
@@ -77,8 +77,8 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
         None => service.address_in(OP, from, &item.from, "").await?,
     };
     let there = service.item(source).await.map_err(|refused| refused.at(OP, &item.from))?;
-    if there.is_folder() {
-        return Err(Error::new(ErrorKind::NotFound, OP, "this is a directory").with_key(&item.from));
+    if there.is_folder() != (item.how == CopyHow::RenameDir) {
+        return Err(Error::new(ErrorKind::NotFound, OP, "this is of another kind").with_key(&item.from));
     }
     if item.want.is_some() && item.want != there.version() {
         return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(&item.from));
@@ -91,9 +91,19 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
     let mtime = item.spec.mtime.or(there.mtime());
     let name = service.leaf(&item.to)?;
     match item.how {
+        CopyHow::RenameDir => rename_dir(service, item, &there, &parent, &name).await,
         CopyHow::Rename => rename(service, item, &there, &parent, &name, mtime).await,
         _ => duplicate(service, item, &there, &parent, &name, mtime).await,
     }
+}
+
+/// See [`CopyHow::RenameDir`].
+async fn rename_dir(service: &Service, item: &CopyItem, there: &Item, parent: &str, name: &str) -> Result<Stored> {
+    let question = json!({"name": name, "parentReference": Service::reference(parent)});
+    let call = Call::new("patch", Method::PATCH, service.by_id(&there.id, "")).json(&question);
+    let moved = service.api.ask(&call).await;
+    service.forget_folder(&item.from)?;
+    moved.map(|_| Stored::default()).map_err(|refused| refused.at("copy", &item.to))
 }
 
 /// A move takes the file as it is; what is at its new name isn't replaced by it.

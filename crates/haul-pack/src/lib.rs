@@ -213,6 +213,7 @@ fn caps(inner: &Caps, settings: &Settings, prefix: &[u8]) -> Caps {
         domain: None,
         place,
         renames: false,
+        renames_dirs: false,
         delete_batch: 1000,
         conditional: false,
         deletes_version: true,

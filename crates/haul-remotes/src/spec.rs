@@ -42,8 +42,12 @@ impl Spec {
 
     /// Reads what a user typed.
     ///
-    /// Errors: a name that can't be one, quotes or options that don't end.
+    /// Errors: a name that can't be one, quotes or options that don't end; nothing at all.
     pub fn parse(text: &[u8]) -> Result<Spec> {
+        if text.is_empty() {
+            // Mostly a variable that isn't set: it must not mean the current directory, which may then be emptied.
+            return Err(Error::Typed("a path is empty: write . for the current directory".into()));
+        }
         let local = || Spec::local(text);
         let backend = text.first() == Some(&b':');
         let start = usize::from(backend);

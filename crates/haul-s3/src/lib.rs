@@ -159,6 +159,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
         domain: Some(domain),
         place: None,
         renames: false,
+        renames_dirs: false,
         delete_batch: if config.provider.batch_delete { delete::BATCH } else { 1 },
         conditional: config.provider.conditional,
         deletes_version: false,

@@ -71,6 +71,13 @@ struct Found {
     entry: Entry,
 }
 
+impl Found {
+    /// True for what is under the key's own name: the version that counts now, or did at the time that is wanted.
+    fn is_called(&self, key: &Key) -> bool {
+        key::name(key.as_bytes()) == key::name(&self.place.object)
+    }
+}
+
 impl Versions {
     /// What `wanted` says of `plain`.
     pub fn new(plain: S3, wanted: Wanted) -> Versions {
@@ -128,8 +135,7 @@ impl Versions {
             return refused.await;
         }
         let found = if key.is_dir() { None } else { self.find(&key).await? };
-        let Some(found) = found.filter(|found| original(key.as_bytes()).is_some() && found.place.version.is_some())
-        else {
+        let Some(found) = found.filter(|found| !found.is_called(&key) && found.place.version.is_some()) else {
             let answers = self.plain.delete(vec![(key, version)]).await;
             return answers.into_iter().next().unwrap_or(Ok(()));
         };
@@ -432,6 +438,10 @@ impl Store for Versions {
             if found.marker {
                 return Ok(found.entry);
             }
+            // Somebody may have written since it was listed.
+            if self.wanted.at.is_none() && found.is_called(&key) {
+                return self.plain.stat(&key).await;
+            }
             let headers = read::head(&self.service, &key, &found.place, None).await?;
             Ok(meta::entry(&self.service.config, &key, &headers, read::size(&headers, &key)?))
         }
@@ -467,9 +477,7 @@ impl Store for Versions {
         let (key, meta) = (key.clone(), meta.cloned());
         async move {
             match self.find(&key).await? {
-                Some(found)
-                    if self.wanted.at.is_none() && key::name(key.as_bytes()) == key::name(&found.place.object) =>
-                {
+                Some(found) if self.wanted.at.is_none() && found.is_called(&key) => {
                     self.plain.set_meta(&key, mtime, meta.as_ref()).await
                 }
                 _ => {

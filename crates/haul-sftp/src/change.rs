@@ -416,6 +416,9 @@ async fn refuse_behind_link(service: &Service, key: &Key) -> Result<()> {
 pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
     const OP: &str = "copy";
     let unsupported = |message: &str| Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to);
+    if item.how == CopyHow::RenameDir {
+        return rename_dir(service, from, item).await;
+    }
     if item.how.needs_inodes() {
         return Err(unsupported("SFTP tells too little of files for this"));
     }
@@ -485,6 +488,28 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
             Err(no_space(service, error, size).await)
         }
     }
+}
+
+/// See [`CopyHow::RenameDir`].
+async fn rename_dir(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    let refused = |kind, message: &str| Err(Error::new(kind, OP, message).with_key(&item.to));
+    let source = below(from, &item.from)?;
+    let there = service.facts(&source, false).await.map_err(at(OP, &item.from))?;
+    if !there.is_dir() {
+        return refused(ErrorKind::Unsupported, "what is to be renamed is no directory itself");
+    }
+    let own = service.path(&item.to)?;
+    // Servers refuse a name that is there, or don't.
+    match service.facts(&own, false).await {
+        Err(fault) if fault.is(status::NO_SUCH_FILE) => {}
+        Err(fault) => return Err(at(OP, &item.to)(fault)),
+        Ok(_) => return refused(ErrorKind::Exists, "something is there already"),
+    }
+    make_dir(service, &item.to.parent()).await?;
+    rename(service, &source, &own).await.map_err(at(OP, &item.to))?;
+    service.forget(&item.from);
+    Ok(Stored::default())
 }
 
 async fn finish_copy(service: &Service, temp: &[u8], item: &CopyItem, target: Option<&Attrs>) -> Result<()> {

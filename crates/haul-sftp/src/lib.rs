@@ -125,6 +125,7 @@ fn caps() -> Caps {
         domain: None,
         place: None,
         renames: true,
+        renames_dirs: true,
         delete_batch: 1,
         copy_batch: 1,
         conditional: false,

@@ -155,6 +155,9 @@ pub struct Caps {
     /// with others.
     #[serde(default = "renames")]
     pub renames: bool,
+    /// A directory inside of it gets another name together with all that is below it ([`CopyHow::RenameDir`]).
+    #[serde(default)]
+    pub renames_dirs: bool,
     /// Largest batch that one delete request takes; 1 when each key costs a request.
     pub delete_batch: usize,
     /// Files that one [`Store::copy`] brings at best: many where each takes microseconds, few where a server is asked for each;
@@ -658,6 +661,9 @@ pub enum CopyHow {
     /// A rename instead where source and destination allow it, else a copy; the source is then gone either way. Only of stores
     /// that [rename](Caps::renames).
     Rename,
+    /// A directory, both of whose keys end in `/`, gets another name with all that is below it, by one request and only where nothing
+    /// is: else `Exists`. `Unsupported` where it must be moved file by file. Only of stores with [`Caps::renames_dirs`].
+    RenameDir,
     /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
     Link,
     /// What the file that is there lacks of the source is written behind what it has, in place, and its attributes become

@@ -295,6 +295,7 @@ pub fn caps() -> Caps {
         domain: None,
         place: None,
         renames: true,
+        renames_dirs: false,
         delete_batch: 1,
         copy_batch: 1,
         conditional: false,
@@ -408,6 +409,19 @@ impl Facts {
                 self.size == earlier.size && times.is_none_or(|(now, then)| now == then)
             }
         }
+    }
+
+    /// The same with the time of the version that was seen earlier, where the answer has none: Go's servers leave out that of 1970's first
+    /// second.
+    #[must_use]
+    pub fn dated_as(self, earlier: &Version) -> Facts {
+        let modified = self.modified.or_else(|| Facts::read(earlier)?.modified);
+        Facts { modified, ..self }
+    }
+
+    /// The ETag in a version, as a condition names it.
+    pub fn etag_of(version: &Version) -> Option<String> {
+        Facts::read(version)?.etag.filter(|etag| etag.len() > 1 && etag.starts_with('"') && etag.ends_with('"'))
     }
 
     fn read(version: &Version) -> Option<Facts> {

@@ -1,6 +1,9 @@
 //! The terminal as one thing that a live display and log lines share, so that neither breaks the other.
 
-use crate::colour::{RED, paint};
+use crate::{
+    colour::{RED, paint},
+    print,
+};
 use haul_core::text::{columns, cut};
 use std::{
     io::{Write, stderr, stdout},
@@ -143,12 +146,11 @@ impl Screen {
         redraw(&mut state, lines, width);
     }
 
-    /// Lines that stay, below whatever is there, on standard output.
-    pub fn print(&self, text: &str) {
+    /// Lines that stay, below whatever is there, on standard output. What isn't a command's result may pass over an error.
+    pub fn print(&self, text: &str) -> anyhow::Result<()> {
         let mut state = self.lock();
         self.erase(&std::mem::take(&mut state.drawn));
-        let _ = writeln!(stdout(), "{text}");
-        let _ = stdout().flush();
+        print::line(text)
     }
 
     /// Takes the display away.

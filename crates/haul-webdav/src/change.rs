@@ -9,7 +9,10 @@ use crate::{
 use bytes::Bytes;
 use haul_core::{Error, ErrorKind, Key, Mtime, Result, Retry, Version, plan::Replace};
 use haul_net::{Fault, Tried, at};
-use haul_store::{Direction, Payload, web::Call};
+use haul_store::{
+    Direction, Payload,
+    web::{Call, Facts},
+};
 use http::{HeaderName, Method, header};
 use url::Url;
 
@@ -203,11 +206,19 @@ pub async fn set_mtime(service: &Service, key: &Key, mtime: Option<Mtime>) -> Re
 
 /// Deletes what is there; what isn't there is as good.
 pub async fn remove(service: &Service, key: &Key) -> Result<()> {
-    let call = Call::new("DELETE", Direction::Meta, Method::DELETE, service.web.url(key)?);
-    match done(service, call).await {
-        Err(fault) if fault.status != 404 => Err(fault.at("delete", key)),
-        _ => Ok(()),
+    remove_if(service, key, None).await?.map_err(at("delete", key))
+}
+
+/// Deletes what is there, of this ETag where one is given.
+async fn remove_if(service: &Service, key: &Key, etag: Option<&str>) -> Result<Tried<()>> {
+    let mut call = Call::new("DELETE", Direction::Meta, Method::DELETE, service.web.url(key)?);
+    if let Some(etag) = etag {
+        call = call.header(header::IF_MATCH, etag);
     }
+    Ok(match done(service, call).await {
+        Err(fault) if fault.status == 404 => Ok(()),
+        other => other,
+    })
 }
 
 /// See [`haul_store::Store::delete`].
@@ -225,18 +236,34 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
         service.forget(key);
         return remove(service, key).await;
     }
-    let there = match list::whatever(service, key).await {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    if there.is_dir() {
-        // No file is called so.
+    if !is_file_of(service, key, version).await? {
         return Ok(());
     }
-    if version.is_some() && version != there.version.as_ref() {
-        return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key));
+    // Who writes between the question and the request keeps his file, where the server heeds conditions.
+    let etag = version.and_then(Facts::etag_of);
+    match remove_if(service, key, etag.as_deref()).await? {
+        // Some servers name other ETags in listings than they compare with, or weak ones, which never match.
+        Err(fault) if fault.status == 412 && etag.is_some() => match is_file_of(service, key, version).await? {
+            true => remove(service, key).await,
+            false => Ok(()),
+        },
+        answer => answer.map_err(at(OP, key)),
     }
-    remove(service, key).await
+}
+
+/// Is a file at `key`?
+///
+/// Errors: it is of another version than the given one.
+async fn is_file_of(service: &Service, key: &Key, version: Option<&Version>) -> Result<bool> {
+    let there = match list::whatever(service, key).await {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+        other => other?,
+    };
+    // No file is called as a directory is.
+    if !there.is_dir() && version.is_some() && version != there.version.as_ref() {
+        return Err(Error::new(ErrorKind::Changed, "delete", "changed since it was listed").with_key(key));
+    }
+    Ok(!there.is_dir())
 }
 
 /// Nothing is there, or a file.

@@ -5,7 +5,7 @@ use crate::{
     change::{make_dir, remove, settle, shift},
     list, names, upload,
 };
-use haul_core::{Error, ErrorKind, Result, plan::Replace};
+use haul_core::{Entry, Error, ErrorKind, Key, Result, plan::Replace};
 use haul_net::at;
 use haul_store::{CopyHow, CopyItem, Stored, web};
 use url::Url;
@@ -13,7 +13,7 @@ use url::Url;
 /// See [`haul_store::Store::copy`].
 pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Stored> {
     const OP: &str = "copy";
-    if item.how.needs_inodes() {
+    if item.how.needs_inodes() && item.how != CopyHow::RenameDir {
         let message = "a server has no hard links, devices or attributes";
         return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
     }
@@ -23,6 +23,9 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         .ok_or_else(|| Error::new(ErrorKind::Unsupported, OP, "the source is on another server").with_key(&item.to))?;
     let source = web::below(&root, &service.web.named(&item.from)?)?;
     let there = list::at_url(service, &source, &item.from).await?;
+    if item.how == CopyHow::RenameDir {
+        return rename_dir(service, &source, &there, item).await;
+    }
     if there.is_dir() {
         return Err(Error::new(ErrorKind::NotFound, OP, "this is a directory").with_key(&item.from));
     }
@@ -71,4 +74,29 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         return Err(error);
     }
     Ok(Stored { size: there.size, hashes: there.hashes, ..Stored::default() })
+}
+
+/// See [`CopyHow::RenameDir`].
+async fn rename_dir(service: &Service, source: &Url, there: &Entry, item: &CopyItem) -> Result<Stored> {
+    const OP: &str = "copy";
+    if !there.is_dir() {
+        let message = "what is to be renamed is no directory";
+        return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+    }
+    // Some servers ask for no condition where a file is at the directory's name.
+    match list::whatever(service, &Key::new(item.to.path())).await {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+        Ok(_) => return Err(Error::new(ErrorKind::Exists, OP, "something is there already").with_key(&item.to)),
+    }
+    make_dir(service, &item.to.parent()).await?;
+    match shift(service, "MOVE", source, &item.to, false).await {
+        Err(fault) if fault.status == 412 => {
+            Err(Error::new(ErrorKind::Exists, OP, "something is there already").with_key(&item.to))
+        }
+        other => {
+            service.forget(&item.from);
+            other.map_err(at(OP, &item.to)).map(|()| Stored::default())
+        }
+    }
 }

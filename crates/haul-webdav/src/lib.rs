@@ -87,6 +87,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         relays: true,
         deletes_version: true,
         domain: Some(domain),
+        renames_dirs: true,
         ..web::caps()
     };
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));

@@ -49,6 +49,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     if want.is_some_and(|want| !facts.may_be(want)) {
         return Err(changed());
     }
+    let facts = want.map_or_else(|| facts.clone(), |want| facts.clone().dated_as(want));
     let mut entry = facts.entry(key.clone());
     entry.changed = service.changed(facts.modified);
     if let Some(want) = want {

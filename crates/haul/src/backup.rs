@@ -7,6 +7,7 @@ use haul_core::{
     keep::{IdMap, Keep},
     key::name,
     links::SourceLinks,
+    names::extension,
 };
 use haul_store::{
     AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, as_dir, offered,
@@ -223,10 +224,8 @@ impl Backup {
 
     /// Where the suffix goes.
     fn split(&self, path: &[u8]) -> usize {
-        let name = name(path);
-        // A leading dot is part of the name, not the start of an extension.
-        let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0 && self.before_extension);
-        dot.map_or(path.len(), |dot| path.len() - name.len() + dot)
+        let extension = if self.before_extension { extension(name(path)).len() } else { 0 };
+        path.len() - extension
     }
 }
 
@@ -241,7 +240,8 @@ mod tests {
         assert_eq!(name("d.x/a.txt", false), "d.x/a.txt-old");
         assert_eq!(name("d.x/a.txt", true), "d.x/a-old.txt");
         assert_eq!(name("d.x/a", true), "d.x/a-old");
-        assert_eq!(name(".profile", true), ".profile-old");
+        assert_eq!(name("d.x/a.tar.gz", true), "d.x/a-old.tar.gz");
+        assert_eq!(name(".profile", true), "-old.profile");
         assert_eq!(backup(false).kept_name(&Key::symlink("d/l")), Key::symlink("d/l-old"));
         assert_eq!(name("d/l.rclonelink", true), "d/l-old.rclonelink");
         let kept = |key: &str, before| Backup { beside: true, ..backup(before) }.is_kept_name(&Key::new(key));

@@ -1,6 +1,6 @@
 //! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
 
-use crate::{index::Known, journal::Journal};
+use crate::{index::Known, journal::Journal, ledger::Ledger};
 use haul_core::{Error, ErrorKind, Key, event::Sink, filter::Filter, plan::Action};
 use haul_store::{Meters, Store};
 use std::sync::{
@@ -68,25 +68,50 @@ impl Cx {
 
 /// Asks a person about one change.
 pub trait Confirm: Send + Sync {
-    /// May `what` (for example `delete`) be done to `key`? Blocks until answered.
-    fn ask(&self, what: &str, key: &Key) -> bool;
+    /// May `what` (for example `delete`) be done to `key`? Blocks until answered. It isn't asked again after [`Answer::Quit`], but by
+    /// questions that wait meanwhile.
+    fn ask(&self, what: &str, key: &Key) -> Answer;
+}
+
+/// What a person says to one change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It may be done.
+    Yes,
+    /// Not this.
+    No,
+    /// No to this and to all that comes; what was answered before is done.
+    Quit,
 }
 
 /// What a person says to changes; yes to all where nobody is asked.
 #[derive(Clone)]
-pub(crate) struct Consent(Option<Arc<dyn Confirm>>);
+pub(crate) struct Consent {
+    confirm: Option<Arc<dyn Confirm>>,
+    ledger: Arc<Ledger>,
+}
 
 impl Consent {
-    /// That of the person whom `cx` names.
-    pub fn new(cx: &Cx) -> Consent {
-        Consent(cx.confirm.clone())
+    /// That of the person whom `cx` names, for the job of this record.
+    pub fn new(cx: &Cx, ledger: &Arc<Ledger>) -> Consent {
+        Consent { confirm: cx.confirm.clone(), ledger: ledger.clone() }
     }
 
     /// May `what` be done to `key`?
     pub fn to(&self, what: &str, key: &Key) -> bool {
-        let Some(confirm) = &self.0 else { return true };
+        let Some(confirm) = &self.confirm else { return true };
+        if self.ledger.was_quit() {
+            return false;
+        }
         // A question blocks this thread; transfers continue on the runtime's other threads.
-        tokio::task::block_in_place(|| confirm.ask(what, key))
+        match tokio::task::block_in_place(|| confirm.ask(what, key)) {
+            Answer::Yes => true,
+            Answer::No => false,
+            Answer::Quit => {
+                self.ledger.quit();
+                false
+            }
+        }
     }
 
     /// May this be done to a file `key`? What isn't asked here is asked when it is done, or changes nothing.

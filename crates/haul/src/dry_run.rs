@@ -2,6 +2,7 @@
 
 use crate::{
     cx::{Consent, Cx},
+    execute::pending::{Grounds, Refused, refusal},
     extra_dirs::ExtraDirs,
     hard_links::HardLinks,
     ledger::Ledger,
@@ -9,13 +10,16 @@ use crate::{
     plan::{Outlet, Planner, Taker, forbidden, told_of},
 };
 use haul_core::{
-    Key,
+    Error, ErrorKind, Key,
     compare::Reason,
     event::Event,
     job::Job,
     plan::{Action, Elsewhere, Step, UseAs},
 };
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 /// Tells what the steps of a job would do.
@@ -26,6 +30,10 @@ pub(crate) struct DryRun {
     planner: Arc<Planner>,
     links: Arc<HardLinks>,
     consent: Consent,
+    /// The source as messages name it.
+    source: String,
+    /// Files that would be deleted, and their bytes.
+    deletes: Mutex<(u64, u64)>,
     extra: ExtraDirs,
     /// Files that are looked at together.
     batch: usize,
@@ -72,7 +80,9 @@ impl DryRun {
             ledger: ledger.clone(),
             planner: planner.clone(),
             links: planner.links().clone(),
-            consent: Consent::new(cx),
+            consent: Consent::new(cx, ledger),
+            source: cx.src.locator().to_owned(),
+            deletes: Mutex::default(),
             extra: ExtraDirs::default(),
             batch: cx.copy_batch(),
         }
@@ -165,7 +175,27 @@ impl DryRun {
             return;
         }
         self.ledger.decided(step);
-        self.ledger.report().totals.deletes += u64::from(step.dst.is_some());
+        let Some(dst) = &step.dst else { return };
+        self.ledger.report().totals.deletes += 1;
+        let mut deletes = self.deletes.lock().unwrap_or_else(|e| e.into_inner());
+        *deletes = (deletes.0 + 1, deletes.1 + dst.size);
+    }
+
+    /// Tells what the run itself would refuse, and fails as it would.
+    pub fn tell_refused(&self) {
+        let (waiting, bytes) = *self.deletes.lock().unwrap_or_else(|e| e.into_inner());
+        if waiting == 0 {
+            return;
+        }
+        let grounds = Grounds::of(&self.ledger, &self.source);
+        let Some(Refused { message, ends_job }) = refusal(&self.job.deletes, waiting, (waiting, bytes), &grounds)
+        else {
+            return;
+        };
+        if ends_job {
+            self.ledger.report().stopped.get_or_insert(ErrorKind::Limit);
+        }
+        self.ledger.error(Error::new(ErrorKind::Limit, "delete", message));
     }
 
     fn rename(&self, step: &Step) {

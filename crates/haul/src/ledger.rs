@@ -29,6 +29,8 @@ pub(crate) struct Ledger {
     dry_run: bool,
     /// Start nothing new; what runs may finish.
     winding_down: AtomicBool,
+    /// A person wants nothing more than what was agreed to.
+    quit: AtomicBool,
     /// A store can't be reached or doesn't know us, and that was told.
     hopeless: AtomicBool,
     next: AtomicU64,
@@ -54,6 +56,7 @@ impl Ledger {
             filter,
             dry_run,
             winding_down: AtomicBool::new(false),
+            quit: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
             next: AtomicU64::new(1),
             source_files: Mutex::default(),
@@ -77,7 +80,11 @@ impl Ledger {
     /// The report at the end.
     pub fn close(&self) -> Report {
         let mut report = std::mem::take(&mut *self.report());
-        if report.stopped.is_none() && !report.time_limit && !report.transfer_limit && self.cancel.is_cancelled() {
+        if report.stopped.is_none()
+            && !report.time_limit
+            && !report.transfer_limit
+            && (self.cancel.is_cancelled() || self.was_quit())
+        {
             report.stopped = Some(ErrorKind::Cancelled);
         }
         report
@@ -143,6 +150,21 @@ impl Ledger {
         self.winding_down.load(Ordering::Relaxed) || self.cancel.is_cancelled() || rules_unknown
     }
 
+    /// Decides nothing more from now on; what was agreed to is done.
+    pub fn quit(&self) {
+        self.quit.store(true, Ordering::Relaxed);
+    }
+
+    /// True when a person has asked for that.
+    pub fn was_quit(&self) -> bool {
+        self.quit.load(Ordering::Relaxed)
+    }
+
+    /// True when nothing more is to be decided.
+    pub fn decides_no_more(&self) -> bool {
+        self.stopping() || self.was_quit()
+    }
+
     /// True when not all that was to be transferred could be: what takes the place of a file to be deleted may not be
     /// there.
     pub fn cut_short(&self) -> bool {
@@ -150,7 +172,7 @@ impl Ledger {
             let report = self.report();
             report.transfer_limit || report.time_limit
         };
-        limited || self.stopping()
+        limited || self.decides_no_more()
     }
 
     /// `--max-transfer` is reached.

@@ -35,9 +35,10 @@ mod run;
 mod schedule;
 mod spool;
 mod transfer;
+pub mod whole;
 
 pub use budget::{STREAMS, questions};
-pub use cx::{Cancel, Confirm, Cx};
+pub use cx::{Answer, Cancel, Confirm, Cx};
 pub use list::{ListOptions, list};
 pub use namesakes::target as link_target;
 pub use plan::{Steps, plan};

@@ -17,7 +17,7 @@ use crate::{
 };
 use futures::future::LocalBoxFuture;
 use haul_core::{
-    ErrorKind, Key,
+    Error, ErrorKind, Key, Retry,
     job::{Cutoff, DeleteWhen, Job, Lookup, Verb},
 };
 use std::{
@@ -105,7 +105,14 @@ impl Run {
         }
         self.index.end().await;
         let compared = matches!(task, Task::Whole) && self.ledger.source_is_complete() && self.ledger.report().is_ok();
-        self.planner.keep_paths(compared && !self.cx.cancel.is_cancelled()).await;
+        if self.planner.keep_paths(compared && !self.cx.cancel.is_cancelled()).await {
+            let message = format!(
+                "{} seems to have been set back to an earlier state (a snapshot or an image), so that files may be taken for unchanged \
+                 that aren't: run this again, which compares all of them with what the destination keeps",
+                self.cx.src.locator()
+            );
+            self.ledger.error(Error::new(ErrorKind::Changed, "compare", message).with_retry(Retry::Backoff));
+        }
         self.attributes.say_unkept(&self.ledger);
         self.ledger.close()
     }
@@ -149,6 +156,7 @@ impl Run {
         if self.job.deletes.alone {
             if self.is_anything_there().await {
                 self.pass(Pass::DeletesOnly, dry_run).await;
+                dry_run.tell_refused();
                 dry_run.tell_extra_dirs().await;
             }
             return;
@@ -157,6 +165,7 @@ impl Run {
         self.pass(Pass::Transfers, dry_run).await;
         dry_run.settle_links().await;
         if self.deletes() {
+            dry_run.tell_refused();
             dry_run.tell_extra_dirs().await;
         }
     }
@@ -201,7 +210,7 @@ impl Run {
                 self.see_root(executor).await;
             }
             let goes_on = self.job.deletes.ignore_errors || self.job.deletes.errors_spare_transfers;
-            if self.ledger.stopping() || (self.ledger.report().error_count > 0 && !goes_on) {
+            if self.ledger.decides_no_more() || (self.ledger.report().error_count > 0 && !goes_on) {
                 return;
             }
         }

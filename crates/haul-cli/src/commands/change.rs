@@ -4,20 +4,28 @@ use super::listing::Failures;
 use crate::{context::Context, error::one_line};
 use haul_core::{Entry, Error, ErrorKind, Key, Version, units::size_short};
 use haul_store::Store;
-use std::sync::Arc;
+use std::{ffi::OsStr, sync::Arc};
 
 /// Keys that are deleted together: as many as one request of the widest store takes.
 pub const BATCH: usize = 1000;
 
 /// May this be done? Says what isn't done under `--dry-run`; asks under `--interactive`.
 pub fn allowed(ctx: &Context, what: &str, key: &Key, size: Option<u64>) -> bool {
+    is_allowed(ctx, what, &key.display(), size)
+}
+
+/// The same of the place that was named on the command line.
+pub fn allowed_at(ctx: &Context, what: &str, place: &OsStr) -> bool {
+    is_allowed(ctx, what, &crate::journal::told(place), None)
+}
+
+fn is_allowed(ctx: &Context, what: &str, name: &str, size: Option<u64>) -> bool {
     let size = size.map_or(String::new(), |n| format!(" (size {})", size_short(n)));
-    let name = if key.is_root() { "the path itself".into() } else { key.display() };
     if ctx.flags.config.dry_run {
         tracing::warn!("{name}: Skipped {what} as --dry-run is set{size}");
         return false;
     }
-    if ctx.flags.config.interactive && !ask(what, &name) {
+    if ctx.flags.config.interactive && !ask(what, name) {
         tracing::warn!("{name}: Skipped {what} as --interactive is set{size}");
         return false;
     }

@@ -42,7 +42,7 @@ async fn names(args: Args, ctx: &Context) -> Result<Outcome> {
             }
             Err(error) => return Err(error.into()),
         };
-        out.bytes(&[name.as_bytes(), b"\t", &answer, b"\n"].concat())?;
+        out.bytes(&[name.as_bytes(), b" \t ", &answer, b"\n"].concat())?;
     }
     out.flush()?;
     Ok(outcome)

@@ -49,7 +49,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     delete_listed(&source.store, batch, &mut failures).await;
     failures.finish()?;
-    if args.rmdirs {
+    // Where directories are parts of keys they went with the files.
+    let caps = source.store.caps();
+    if args.rmdirs && (caps.dirs || caps.keeps_empty_dirs) {
         return rmdirs::remove(ctx, &source, true).await;
     }
     Ok(Outcome::Done)

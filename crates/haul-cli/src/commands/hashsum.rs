@@ -72,7 +72,8 @@ pub async fn of(algo: Algo, path: Option<OsString>, how: How, ctx: &Context) -> 
     quiet(match (path, &how.checkfile) {
         (None, _) => input(algo, &how).await,
         (Some(path), Some(file)) => {
-            let how = sums::How { download: how.download, ..sums::How::default() };
+            let combined = super::lists::Lists::combined_to_output();
+            let how = sums::How { download: how.download, lists: Some(&combined), ..sums::How::default() };
             sums::check(algo, &path, file, how, ctx).await
         }
         (Some(path), None) => print(algo, path, &how, ctx).await,

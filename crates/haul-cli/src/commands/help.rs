@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// On what.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A command; or flags, and a word to look for in them; or environment; or exit-codes
+    /// A command or a flag's name; or flags, and a word to look for in them; or environment; or exit-codes
     #[arg(value_name = "COMMAND")]
     topic: Vec<String>,
 }
@@ -32,6 +32,7 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
         ["environment"] => listed(VARIABLES.iter().map(|(name, text)| ((*name).to_owned(), *text))),
         ["exit-codes"] => listed(code::MEANINGS.iter().map(|(code, text)| (code.to_string(), *text))),
         ["flags", ..] => return Err(usage("haul help flags takes one word")),
+        [word] if is_flag(word) => flags(word).expect("a flag has its name"),
         path => of(path)?,
     };
     print::text(&if context.screen.colours_output() { text.ansi().to_string() } else { text.to_string() })?;
@@ -49,6 +50,12 @@ fn of(path: &[&str]) -> Result<StyledStr> {
         command = command.find_subcommand_mut(name).expect("just found");
     }
     Ok(command.render_long_help())
+}
+
+/// True for what is the name of a flag and no command's.
+fn is_flag(word: &str) -> bool {
+    let tree = cli::command_with_flags();
+    tree.find_subcommand(word).is_none() && tree.get_arguments().any(|arg| arg.get_long() == Some(word))
 }
 
 /// Two columns.

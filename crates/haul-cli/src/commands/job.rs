@@ -7,9 +7,10 @@ use super::{
 use crate::{context::Context, error::Outcome, flags, journal, prompt::Prompt};
 use anyhow::{Result, anyhow};
 use haul::{
-    Confirm, Cx,
+    Confirm, Cx, Report,
     journal::{JobId, JobInfo, Journal, mode_name},
     names::{Naming, by_folded_names},
+    whole::{Directory, may_go_whole, move_whole},
 };
 use haul_core::{
     ErrorKind, Key, Mtime,
@@ -107,12 +108,17 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
     let report = match file {
         None => {
             see_destination(&mut job)?;
+            if let Some(report) = at_once(ctx, &job, &cx, ends, &written).await {
+                written.finish()?;
+                return Ok(Outcome::Job(Box::new(report)));
+            }
             rename(ctx, &job, &mut cx).await?;
             cx.journal = journal(ctx, verb, &cx, None, false)?;
             haul::run(job, cx).await
         }
         // One file has nothing to be deleted for.
         Some(key) => {
+            see_is_no_file(ctx, &cx, &ends.dest).await?;
             job.verb = if verb == Verb::Move { Verb::Move } else { Verb::Copy };
             let to = renamed(ctx, key.leaf())?;
             cx.journal = journal(ctx, job.verb, &cx, Some((&key, &to)), false)?;
@@ -121,6 +127,20 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
     };
     written.finish()?;
     Ok(Outcome::Job(Box::new(report)))
+}
+
+/// Moves a directory as a whole, where the job and its stores allow that; `None` where it is to be moved file by file.
+async fn at_once(ctx: &Context, job: &Job, cx: &Cx, ends: &Ends, written: &Written) -> Option<Report> {
+    let renamed = !ctx.flags.copy.name_transform.is_empty() || ctx.flags.copy.ignore_case_sync;
+    // Who wants each file in a list gets each file.
+    if renamed || written.lists.is_some() || !may_go_whole(job, cx) {
+        return None;
+    }
+    let [from, to] = [&ends.source, &ends.dest].map(|typed| {
+        let (store, key) = ctx.open_parent(typed).ok()?;
+        Some(Directory { store, key: key.with_suffix("/") })
+    });
+    move_whole(cx, job, &from?, &to?).await
 }
 
 /// Runs a job whose destination names the file itself, if the source is one file; else as [`into_folder`].
@@ -223,6 +243,21 @@ pub fn see_destination(job: &mut Job) -> Result<()> {
         tracing::warn!("Ignoring --no-traverse: what is to be deleted is found by listing the destination");
     }
     Ok(())
+}
+
+/// A folder for one file must not be a file. What can't be looked at shows what is wrong with it when it is written to.
+///
+/// Errors: it is one.
+async fn see_is_no_file(ctx: &Context, cx: &Cx, dest: &OsStr) -> Result<()> {
+    // Elsewhere that is a request, or a file stands beside what is below its name.
+    let Some((above, key)) = ctx.open_parent(dest).ok().filter(|_| cx.dst.caps().files) else { return Ok(()) };
+    if !above.stat(&key).await.is_ok_and(|found| found.has_bytes()) {
+        return Ok(());
+    }
+    let dest = crate::journal::told(dest);
+    Err(crate::error::usage(format!(
+        "{dest} is a file: name a directory, or use copyto or moveto to replace that file"
+    )))
 }
 
 /// The surroundings of a job between two opened ends; what other flags name is opened with `options`.

@@ -51,6 +51,12 @@ pub struct JobLists {
 }
 
 impl Lists {
+    /// All files with their signs on standard output, as rclone's `hashsum --checkfile` has them.
+    pub fn combined_to_output() -> Lists {
+        let (differ, matching, missing_on_src, missing_on_dst, error) = Default::default();
+        Lists { combined: Some("-".into()), differ, matching, missing_on_src, missing_on_dst, error }
+    }
+
     fn any(&self) -> bool {
         let all =
             [&self.combined, &self.differ, &self.matching, &self.missing_on_src, &self.missing_on_dst, &self.error];

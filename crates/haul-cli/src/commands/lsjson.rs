@@ -143,8 +143,7 @@ async fn algos(args: &Args, source: &Source) -> Result<Vec<Algo>> {
 
 /// `--stat`: one entry, the folder itself or the file, indented; `null` when it isn't there.
 async fn stat(source: &Source, facts: &Facts, row: &Row<'_>) -> Result<Outcome> {
-    let named = source.filter.files_from().and_then(|files| files.first());
-    let entry = match source.file.as_ref().or(named) {
+    let entry = match &source.file {
         Some(key) => source.store.stat(key).await?,
         None => Entry { key: Key::new(""), ..source.store.stat(&Key::new("")).await? },
     };
@@ -204,10 +203,8 @@ impl Row<'_> {
             row.insert("EncryptedPath".into(), text(bare(hidden.stored())));
             row.insert("Encrypted".into(), text(key::name(bare(hidden.stored()))));
         }
-        // What the root or a bucket holds isn't known without a listing.
-        let bucket = self.buckets && entry.is_dir() && entry.key.parent().is_root();
-        let size =
-            if bucket || entry.key.is_root() || !entry.sized { Value::from(-1) } else { Value::from(entry.size) };
+        // What a directory holds isn't known without a listing.
+        let size = if entry.is_dir() || !entry.sized { Value::from(-1) } else { Value::from(entry.size) };
         row.insert("Size".into(), size);
         if !self.args.no_mimetype {
             row.insert("MimeType".into(), item.mime().into());
@@ -220,7 +217,7 @@ impl Row<'_> {
         if let Some(tier) = item.tier() {
             row.insert("Tier".into(), tier.into());
         }
-        if bucket {
+        if self.buckets && entry.is_dir() && entry.key.parent().is_root() {
             row.insert("IsBucket".into(), true.into());
         }
         if self.metadata && entry.meta.as_ref().is_some_and(|m| !m.is_empty()) {

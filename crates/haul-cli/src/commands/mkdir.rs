@@ -1,6 +1,6 @@
 //! `mkdir`: a directory or bucket.
 
-use super::change::allowed;
+use super::change::allowed_at;
 use crate::{context::Context, error::Outcome};
 use anyhow::Result;
 use haul_core::Key;
@@ -19,7 +19,7 @@ pub struct Args {
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let store = ctx.open(&args.path)?;
     let root = Key::new("");
-    if allowed(ctx, "make directory", &root, None) {
+    if allowed_at(ctx, "make directory", &args.path) {
         store.make_dir(&root, &WriteSpec::default()).await?;
     }
     Ok(Outcome::Done)

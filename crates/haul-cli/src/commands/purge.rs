@@ -3,7 +3,7 @@
 //! Never leaves the path: what a symlink in it points to isn't touched, whatever `--copy-links` says.
 
 use super::{
-    change::{BATCH, allowed, delete, delete_dirs},
+    change::{BATCH, allowed_at, delete, delete_dirs},
     listing::{Failures, folder_and_name},
 };
 use crate::{
@@ -18,6 +18,7 @@ use haul_remotes::OpenOptions;
 use haul_store::{Domain, Links, ListRequest, Store};
 use std::{
     ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
     sync::Arc,
 };
 
@@ -49,16 +50,20 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     let root = Key::new("");
     store.stat(&root).await?;
-    if is_link(ctx, &args.path).await? {
+    let typed = args.path.as_bytes();
+    let plain = typed.iter().rposition(|byte| *byte != b'/').map_or(typed, |last| &typed[..=last]);
+    let is_link = is_link(ctx, OsStr::from_bytes(plain)).await?;
+    if is_link && plain == typed {
         let path = crate::journal::told(&args.path);
         return Err(usage(format!("{path} is a symlink: write {path}/ to purge the directory that it leads to")));
     }
-    if !allowed(ctx, "purge directory", &root, None) {
+    if !allowed_at(ctx, "purge directory", &args.path) {
         return Ok(Outcome::Done);
     }
     let mut failures = Failures::default();
     below(&store, &root, &mut failures).await;
-    if failures.none() {
+    // Behind a link its content goes: what it is called by leads there still.
+    if failures.none() && !is_link {
         delete(&store, vec![root], &mut failures).await;
     }
     failures.finish()?;

@@ -12,9 +12,10 @@ use haul::pipe;
 use haul_core::{Error, Mtime};
 use haul_store::WriteSpec;
 use jiff::Timestamp;
+use rustix::fs::FileType;
 use std::{
     ffi::OsString,
-    io::{IsTerminal, Read, stdin},
+    io::{Read, stdin},
 };
 
 /// Input up to this many bytes is read before the write begins: its length is then known, and it costs one request.
@@ -33,8 +34,9 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
-    if stdin().is_terminal() {
-        return Err(usage("nothing to read: standard input is a terminal"));
+    // A forgotten pipe, or a job of cron: a file must not be replaced by nothing.
+    if rustix::fs::fstat(stdin()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice) {
+        return Err(usage("nothing to read: standard input is a terminal or /dev/null"));
     }
     let (store, Some(key)) = open_file(ctx, &args.path).await? else {
         return Err(usage(format!("{}: name the file to write, not a directory", crate::journal::told(&args.path))));

@@ -1,7 +1,7 @@
 //! `rmdir`: one empty directory or bucket.
 
 use super::{
-    change::{allowed, delete},
+    change::{allowed_at, delete},
     listing::Failures,
 };
 use crate::{context::Context, error::Outcome};
@@ -24,7 +24,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     // Deleting what isn't there succeeds, but whoever names a directory wants to know that it isn't.
     store.stat(&root).await?;
     let mut failures = Failures::default();
-    if allowed(ctx, "remove directory", &root, None) {
+    if allowed_at(ctx, "remove directory", &args.path) {
         delete(&store, vec![root], &mut failures).await;
     }
     failures.finish()?;

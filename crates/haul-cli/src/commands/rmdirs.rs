@@ -1,15 +1,18 @@
 //! `rmdirs`: empty directories below a path.
 
 use super::{
-    change::{allowed, delete_dirs},
+    change::{allowed, allowed_at, delete_dirs},
     listing::{Failures, Source, depth},
 };
-use crate::{context::Context, error::Outcome};
+use crate::{
+    context::Context,
+    error::{Outcome, usage},
+};
 use anyhow::Result;
 use futures::StreamExt;
 use haul::ListOptions;
-use haul_core::{Entry, Key, key};
-use std::ffi::OsString;
+use haul_core::{Entry, Key, filter::Marked, key};
+use std::ffi::{OsStr, OsString};
 
 /// Delete empty directories below a path, and the path itself when it is empty
 #[derive(clap::Args, Debug)]
@@ -25,7 +28,17 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let source = Source::open(ctx, &args.path).await?;
+    if source.file.is_some() {
+        return Err(usage(format!("{}: is a file, not a directory", crate::journal::told(&args.path))));
+    }
     remove(ctx, &source, args.leave_root).await
+}
+
+fn may_remove(ctx: &Context, source: &Source, dir: &Key) -> bool {
+    match dir.is_root() {
+        true => allowed_at(ctx, "remove directory", OsStr::new(source.store.locator())),
+        false => allowed(ctx, "remove directory", dir, None),
+    }
 }
 
 /// Deletes the directories that hold nothing but empty directories.
@@ -34,9 +47,13 @@ pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<
     // A file that the filter refuses still fills its directory.
     let mut entries = source.all(ListOptions { max_depth, dirs: true, ..Default::default() });
     let (mut empty, mut failures) = (Empty::new(leave_root), Failures::default());
+    let mut marked = Marked::default();
     while let Some(entry) = entries.next().await {
         match entry {
-            Ok(entry) => empty.see(&entry),
+            Ok(entry) => {
+                marked.see(&source.filter, &entry);
+                empty.see(&entry);
+            }
             // What a directory that can't be read holds isn't known, so neither it nor those above it are empty.
             Err(error) => {
                 empty.keep(error.key().cloned().unwrap_or_else(|| Key::new("")).as_bytes());
@@ -44,8 +61,9 @@ pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<
             }
         }
     }
-    let wanted = empty.dirs.into_iter().filter(|dir| source.filter.wants_dir(dir.as_bytes()));
-    let dirs = wanted.filter(|dir| allowed(ctx, "remove directory", dir, None)).collect();
+    let wanted =
+        empty.dirs.into_iter().filter(|dir| source.filter.wants_dir(dir.as_bytes()) && !marked.holds(dir.as_bytes()));
+    let dirs = wanted.filter(|dir| may_remove(ctx, source, dir)).collect();
     delete_dirs(&source.store, dirs, &mut failures).await;
     failures.finish()?;
     Ok(Outcome::Done)

@@ -181,7 +181,12 @@ fn on_metadata(flags: &FilterFlags) -> Given<'_> {
 fn rules(flags: &Given<'_>) -> Result<Vec<String>> {
     let mut rules = Vec::new();
     let from = |rules: &mut Vec<String>, sign: &str, patterns: &[String], files: &[String]| -> Result<()> {
-        rules.extend(patterns.iter().map(|p| format!("{sign}{p}")));
+        // Mostly a variable of a script that isn't set: it must mean neither nothing nor everything.
+        if sign == "+ " && patterns.iter().any(|pattern| pattern.trim().is_empty()) {
+            return Err(usage("an include pattern is empty: leave the flag out, or write \"**\" for everything"));
+        }
+        // Blanks around a pattern are none of it, as in files of patterns: `[ ]` is one that counts.
+        rules.extend(patterns.iter().map(|pattern| format!("{sign}{}", pattern.trim())));
         for file in files {
             rules.extend(lines(file)?.into_iter().map(|line| format!("{sign}{line}")));
         }

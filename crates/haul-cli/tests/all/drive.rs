@@ -239,7 +239,7 @@ fn documents_come_as_files_of_the_chosen_formats() {
     let section = rclones(&sim);
     fs::write(lab.config(), section).expect("written");
     let folder = sim.add_folder("root", "texts");
-    sim.add_document_of(&folder, "plan", &[(WORD, b"a plan"), ("application/pdf", b"a plan, printed")]);
+    let plan = sim.add_document_of(&folder, "plan", &[(WORD, b"a plan"), ("application/pdf", b"a plan, printed")]);
     sim.add_document_of(&folder, "long", &[(WORD, &content(8, 11_000_000))]);
     sim.add_file(&folder, "plain", b"bytes");
     let endpoint = sim.endpoint();
@@ -273,6 +273,17 @@ fn documents_come_as_files_of_the_chosen_formats() {
     assert_eq!(fs::read(lab.path("plan.pdf")).expect("there"), b"a plan, printed");
     let refused = haul(&["lsf", "g:", "--drive-import-formats", "docx"]);
     assert!(refused.code != 0 && refused.err.contains("haul makes no documents of Google's"), "{}", refused.err);
+    // Whose owner takes the export away doesn't take what was exported before.
+    sim.withhold(&plan);
+    let synced = haul(&["sync", "g:texts", "@down"]).code(1);
+    assert!(
+        synced.err.contains("plan: error reading source directory: Google offers no file of this document"),
+        "{}",
+        synced.err
+    );
+    assert_eq!(fs::read(lab.path("down/plan.docx")).expect("kept"), b"a plan");
+    haul(&["sync", "g:texts", "@down", "--exclude", "/plan*"]).ok();
+    sim.edit(&plan, WORD, b"a plan");
     haul(&["delete", "g:texts"]).ok();
     let emptied = haul(&["cleanup", "g:", "-v"]).ok();
     assert!(emptied.err.contains("plan: Removed from the trash"), "{}", emptied.err);

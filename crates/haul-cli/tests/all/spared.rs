@@ -204,10 +204,10 @@ fn sizes_alone_are_said_to_be_compared() {
 #[test]
 fn a_closed_terminal_ends_a_run_as_ctrl_c_does() {
     let lab = Lab::new(HAUL);
-    write(&lab.path("s/a"), &vec![7; 8 << 20], TIME);
+    write(&lab.path("s/a"), &vec![7; 24 << 20], TIME);
     let start = |ignores: bool| {
         let trap = if ignores { "trap '' HUP; " } else { "" };
-        let run = format!("{trap}exec \"$0\" copy --bwlimit 4M s d");
+        let run = format!("{trap}exec \"$0\" copy --bwlimit 6M s d");
         let mut command = lab.command(Path::new("sh"));
         let child = command.arg("-c").arg(run).arg(HAUL).current_dir(lab.path("")).spawn().unwrap();
         assert!(until(|| fs::read_dir(lab.path("d")).is_ok_and(|names| names.count() > 0)), "nothing came");

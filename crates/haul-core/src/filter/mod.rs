@@ -6,11 +6,13 @@
 
 pub mod first_match;
 mod glob;
+mod marked;
 mod partition;
 pub mod portable;
 mod rules;
 
 pub use glob::Pattern;
+pub use marked::Marked;
 pub use partition::Partition;
 
 use crate::{Entry, Key, Kind, Meta};
@@ -357,6 +359,12 @@ impl Filter {
     /// Names whose presence excludes the directory that holds them.
     pub fn markers(&self) -> &[String] {
         if self.takes_all_names() { &[] } else { &self.spec.exclude_if_present }
+    }
+
+    /// Does this entry exclude the directory that holds it?
+    pub fn is_marker(&self, entry: &Entry) -> bool {
+        let name = crate::key::name(entry.key.stored());
+        !entry.is_dir() && self.markers().iter().any(|marker| marker.as_bytes() == name)
     }
 
     /// What the user gave.

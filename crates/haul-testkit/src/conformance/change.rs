@@ -163,3 +163,40 @@ pub(super) async fn a_rename_leaves_nothing_behind(store: Arc<dyn Store>) -> Out
     assert_eq!(files(&*store, ListRequest::all()).await, ["e/g"]);
     Ok(())
 }
+
+pub(super) async fn a_directory_is_renamed_with_all_that_is_below(store: Arc<dyn Store>) -> Outcome {
+    put(&*store, "d/a/f", b"deep").await;
+    put(&*store, "d/g", b"flat").await;
+    let rename = |from: &str, to: &str| CopyItem { how: CopyHow::RenameDir, ..item(from, to, 0) };
+    let answers = copy(&*store, vec![rename("d/", "e/new/")], Watch::default()).await;
+    if !store.caps().renames_dirs {
+        let refused = answers.map_or(true, |answers| answers.iter().all(Result::is_err));
+        assert!(refused, "it says that it doesn't rename directories, and does");
+        assert_eq!(files(&*store, ListRequest::all()).await, ["d/a/f", "d/g"]);
+        return Ok(());
+    }
+    answers?.into_iter().next().expect("an answer").expect("renamed");
+    assert_eq!(files(&*store, ListRequest::all()).await, ["e/new/a/f", "e/new/g"]);
+    assert_eq!(get(&*store, "e/new/a/f").await, b"deep");
+    // What is at a name stays, be it a directory or a file.
+    put(&*store, "d/x", b"other").await;
+    put(&*store, "file", b"file").await;
+    let tries = vec![rename("d/", "e/new/"), rename("none/", "free/")];
+    let kinds: Vec<_> = copy(&*store, tries, Watch::default())
+        .await?
+        .into_iter()
+        .map(|answer| answer.expect_err("refused").kind())
+        .collect();
+    assert_eq!(kinds, [ErrorKind::Exists, ErrorKind::NotFound]);
+    match copy(&*store, vec![rename("d/", "file/")], Watch::default()).await?.remove(0) {
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Exists),
+        // It has both, a file and a directory of one name.
+        Ok(_) => drop(copy(&*store, vec![rename("file/", "d/")], Watch::default()).await?.remove(0).expect("renamed")),
+    }
+    assert_eq!(files(&*store, ListRequest::all()).await, ["d/x", "e/new/a/f", "e/new/g", "file"]);
+    // The old name is free again.
+    copy(&*store, vec![rename("e/new/", "d2/")], Watch::default()).await?.remove(0).expect("renamed");
+    put(&*store, "e/new/y", b"again").await;
+    assert_eq!(files(&*store, ListRequest::all()).await, ["d/x", "d2/a/f", "d2/g", "e/new/y", "file"]);
+    Ok(())
+}

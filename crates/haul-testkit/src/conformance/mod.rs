@@ -75,7 +75,8 @@ const CASES: &[Case] = cases! {
         a_write_given_up_later_leaves_nothing, another_writes_token_is_refused, what_was_sent_is_read_back,
         several_send_parts_of_one_write;
     change: set_meta_changes_only_that, deletes_answer_for_each, a_full_folder_is_not_deleted, folders_are_made_once,
-        copies_stay_inside, copies_answer_for_each, a_rename_leaves_nothing_behind;
+        copies_stay_inside, copies_answer_for_each, a_rename_leaves_nothing_behind,
+        a_directory_is_renamed_with_all_that_is_below;
     read: it_hashes_what_it_holds;
     facets: layers_keep_its_facets, a_file_built_from_the_old_one_is_proved, many_small_files_go_together;
 };

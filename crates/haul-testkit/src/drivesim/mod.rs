@@ -253,6 +253,11 @@ impl DriveSim {
         });
     }
 
+    /// A document's owner no longer lets others download it: no export links are told of it.
+    pub fn withhold(&self, id: &str) {
+        self.change(id, |file| file.exports.clear());
+    }
+
     /// Sets when a file was modified, in seconds since the epoch.
     pub fn date(&self, id: &str, seconds: i64) {
         self.change(id, |file| file.modified = jiff::Timestamp::from_second(seconds).expect("a time"));

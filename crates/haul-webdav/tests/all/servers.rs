@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use haul_core::{Key, Listed};
+use haul_core::{ErrorKind, Key, Listed};
 use haul_store::{Cleanup, ListRequest, OpenRequest, Payload, Store, Unfinished};
 use haul_testkit::{
     conformance::{
@@ -10,19 +10,22 @@ use haul_testkit::{
         Breaks::{Always, AtTimes},
         Except,
     },
+    liar::Liar,
     peers,
     servers::{self, Server},
     web_servers::{Make, WebServer},
 };
 use std::{
+    fs,
     io::Write as _,
     process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
+use url::Url;
 
 fn open(server: &WebServer, vendor: &str, path: &str) -> Arc<dyn Store> {
     open_at(&server.url(), path, &[("vendor", vendor)])
@@ -187,6 +190,45 @@ async fn rclone_reads_what_haul_wrote_and_the_reverse() {
         assert_eq!(conformance::collect(read).await.expect("bytes"), b"from rclone");
         assert_eq!(keys(&*store).await, ["d/", "d/x y#1.txt", "e/", "e/f?+%41"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_writes_just_before_a_deletion_keeps_his_file() {
+    let Some(server) = WebServer::start(Make::ApacheDav) else { return };
+    let url = Url::parse(&server.url()).expect("an address");
+    let liar = Liar::start(url.socket_addrs(|| None).expect("an address")[0]);
+    let store = open_at(&format!("{}{}", liar.endpoint(), url.path()), "", &[("vendor", "other")]);
+    let there = server.data().join("f");
+    // Apache's ETags are weak for a second.
+    let old = SystemTime::now() - Duration::from_secs(9);
+    let write = |content: &str| {
+        fs::write(&there, content).expect("written");
+        fs::File::options().append(true).open(&there).and_then(|file| file.set_modified(old)).expect("a time");
+    };
+    write("seen");
+    let seen = store.stat(&Key::new("f")).await.expect("there").version;
+    let (asked, by) = (AtomicUsize::new(0), there.clone());
+    liar.tell(move |_, answer| {
+        if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            fs::write(&by, "by another").expect("written");
+        }
+        answer
+    });
+    let refused = store.delete(vec![(Key::new("f"), seen)]).await.remove(0).expect_err("changed");
+    assert_eq!(refused.kind(), ErrorKind::Changed);
+    assert_eq!(fs::read(&there).expect("kept"), b"by another");
+    // A server that compares with other ETags than it names.
+    write("seen again");
+    liar.tell(|_, answer| {
+        let text = String::from_utf8_lossy(answer.body())
+            .replace("getetag>&quot;", "getetag>&quot;x")
+            .replace("getetag>\"", "getetag>\"x");
+        answer.map(|_| Bytes::from(text))
+    });
+    let seen = store.stat(&Key::new("f")).await.expect("there").version;
+    assert!(seen.as_ref().is_some_and(|seen| seen.0.windows(2).any(|two| two == b"\"x")), "{seen:?}");
+    store.delete(vec![(Key::new("f"), seen)]).await.remove(0).expect("deleted");
+    assert!(!there.exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

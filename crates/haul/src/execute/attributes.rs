@@ -52,7 +52,7 @@ impl Setter {
                     if found.any() {
                         self.results.touched(due.to.clone(), found);
                     }
-                    self.results.kept(&due.src, &due.to, due.why);
+                    self.results.kept(&due.src, &due.to, due.why).await;
                 }
                 Err(error) => due.failed(error, &self.ledger),
             }

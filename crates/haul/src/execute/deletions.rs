@@ -68,7 +68,7 @@ impl Deleter {
         opens_dirs: bool,
     ) -> Deleter {
         Deleter {
-            consent: Consent::new(cx),
+            consent: Consent::new(cx, ledger),
             pending: PendingDeletes::new(&job.deletes),
             job: job.clone(),
             cx: cx.clone(),
@@ -139,12 +139,7 @@ impl Deleter {
             let files = if waiting == 1 { "file was" } else { "files were" };
             return self.ledger.notice(None, format!("{waiting} {files} not deleted, as the run was cut short"));
         }
-        let grounds = Grounds {
-            errors: self.ledger.report().error_count,
-            source_has_files: self.ledger.source_has_files(),
-            source_is_complete: self.ledger.source_is_complete(),
-            source: self.cx.src.locator(),
-        };
+        let grounds = Grounds::of(&self.ledger, self.cx.src.locator());
         if let Some(Refused { message, ends_job }) = self.pending.refusal(waiting, &grounds) {
             if ends_job {
                 self.ledger.report().stopped.get_or_insert(ErrorKind::Limit);

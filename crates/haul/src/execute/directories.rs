@@ -16,6 +16,7 @@ use haul_core::{
     chmod::Chmod,
     compare::Reason,
     event::Event,
+    filter::{Filter, Marked},
     job::{Job, Root, Verb},
     keep::Keep,
     plan::{Action, Step},
@@ -318,16 +319,17 @@ impl Directories {
         if !has_dirs(&self.cx.src) {
             return;
         }
-        let mut dirs: Vec<Key> = Vec::new();
-        let all = std::sync::Arc::new(haul_core::filter::Filter::default());
+        let (mut dirs, mut marked) = (Vec::<Key>::new(), Marked::default());
+        let all = std::sync::Arc::new(Filter::default());
         let options = crate::ListOptions { dirs: true, ..Default::default() };
         let mut listing = crate::list(&self.cx.src, &all, options);
         while let Some(step) = listing.next().await {
             if let haul_core::Listed::Batch(entries) = step {
+                entries.iter().for_each(|entry| marked.see(&self.cx.filter, entry));
                 dirs.extend(entries.into_iter().filter(Entry::is_dir).map(|e| e.key));
             }
         }
-        dirs.retain(|d| self.cx.filter.descend(d.as_bytes()));
+        dirs.retain(|d| self.cx.filter.descend(d.as_bytes()) && !marked.holds(d.as_bytes()));
         dirs.sort_unstable_by(|a, b| b.cmp(a));
         for batch in dirs.chunks(DELETE_BATCH) {
             let answers = self.cx.src.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;

@@ -43,7 +43,7 @@ impl Linker {
             ledger: ledger.clone(),
             links: planner.links().clone(),
             planner: planner.clone(),
-            consent: Consent::new(&mover.cx),
+            consent: Consent::new(&mover.cx, ledger),
             mover: Mover { cx, ..mover.clone() },
             way: way.clone(),
             results: results.clone(),
@@ -77,7 +77,7 @@ impl Linker {
                     }
                 }
                 (Action::Refuse, _) => self.ledger.error(forbidden(&src.key)),
-                (Action::Keep, _) => self.results.kept(&src, &src.key, why),
+                (Action::Keep, _) => self.results.kept(&src, &src.key, why).await,
                 _ => {}
             }
         }

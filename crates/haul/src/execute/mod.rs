@@ -13,7 +13,7 @@ mod ending;
 mod full;
 mod linker;
 mod moved;
-mod pending;
+pub(crate) mod pending;
 mod places;
 mod results;
 mod starts;
@@ -127,7 +127,7 @@ impl Executor {
             delayed: Delayed::new((ledger, &dirs, &mover), (&setter, &way, &results)),
             linker: Linker::new((ledger, planner, &mover), (&way, &results)),
             transfers: Arc::new(Transfers::new((ledger, &mover), (&setter, &way, &results))),
-            consent: Consent::new(cx),
+            consent: Consent::new(cx, ledger),
             job: job.clone(),
             cx: cx.clone(),
             ledger: ledger.clone(),
@@ -211,7 +211,7 @@ impl Executor {
         let Step { action, src: Some(src), dst, why, look, .. } = step else { return };
         match action {
             Action::Keep if look => Box::pin(send_due(Due { src, to, why, decided: false }, orders)).await,
-            Action::Keep => self.results.kept(&src, &to, why),
+            Action::Keep => self.results.kept(&src, &to, why).await,
             Action::Copy if !aside && let Some(reins) = self.wants_large(&src) => {
                 reins.leave(Large { src, replaced: dst });
             }
@@ -285,7 +285,7 @@ impl Executor {
 
     /// Links the names that waited. Where a first name didn't arrive, the next takes its place and is brought over as any other file.
     pub async fn settle_links(self: &Arc<Self>) {
-        while !self.ledger.stopping() {
+        while !self.ledger.decides_no_more() {
             let Some(first) = self.linker.turn().await else { return };
             if first.is_empty() {
                 continue;
@@ -342,7 +342,7 @@ impl Executor {
         match self.cx.dst.set_meta(&to, src.mtime, meta.as_deref()).await {
             Ok(()) => {
                 self.results.touched(to.clone(), Differs { mtime: true, ..Differs::default() });
-                self.results.kept(&src, &to, Reason::Mtime);
+                self.results.kept(&src, &to, Reason::Mtime).await;
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => self.send(self.order(src, to, dst), orders).await,
             Err(error) => {

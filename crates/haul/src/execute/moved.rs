@@ -18,6 +18,9 @@ use std::{
 
 /// Directories whose proofs are remembered.
 const REMEMBERED: usize = 100_000;
+/// Sources that wait at most while nothing is transferred: what bounds their memory, and fills the requests of stores that delete one
+/// file a request.
+const MANY: usize = 1000;
 /// Proofs at once.
 const PROOFS: usize = 16;
 
@@ -84,6 +87,13 @@ impl MovedSources {
                 Ok(()) => self.renamed(&moved.key, moved.size),
                 Err(error) => self.ledger.error(error.with_key(&moved.key)),
             }
+        }
+    }
+
+    /// Deletes those that wait once they are many. Of files that are at the destination already no transfer does so.
+    pub async fn delete_many(&self) {
+        if self.waiting().len() >= self.cx.src.caps().delete_batch.max(MANY) {
+            self.delete(true).await;
         }
     }
 
@@ -223,6 +233,19 @@ mod tests {
         let full = moved(2, &keys).await;
         full.delete(false).await;
         assert_eq!(left(&full, &keys).await, [false, false]);
+    }
+
+    #[tokio::test]
+    async fn they_go_before_the_end_once_they_are_many() {
+        let keys: Vec<String> = (0..MANY).map(|number| format!("{number:04}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let moved = moved(1, &keys[1..]).await;
+        moved.delete_many().await;
+        assert!(left(&moved, &keys[1..]).await.iter().all(|left| *left));
+        put(&moved, keys[0], "moved").await;
+        moved.found(moved.cx.src.stat(&Key::new(keys[0])).await.unwrap().into(), &Key::new(keys[0]));
+        moved.delete_many().await;
+        assert!(!left(&moved, &keys).await.contains(&true));
     }
 
     #[tokio::test]

@@ -1,6 +1,9 @@
 //! Deletions that wait until it is known that nothing went wrong, and what speaks against carrying them out.
 
-use crate::spool::{Gone, Spool};
+use crate::{
+    ledger::Ledger,
+    spool::{Gone, Spool},
+};
 use haul_core::{
     Result,
     job::{BeyondMax, DeleteWhen, Deletes},
@@ -34,6 +37,18 @@ pub struct Grounds<'a> {
     pub source_is_complete: bool,
     /// The source as messages name it.
     pub source: &'a str,
+}
+
+impl<'a> Grounds<'a> {
+    /// What is known by now.
+    pub fn of(ledger: &Ledger, source: &'a str) -> Grounds<'a> {
+        Grounds {
+            errors: ledger.report().error_count,
+            source_has_files: ledger.source_has_files(),
+            source_is_complete: ledger.source_is_complete(),
+            source,
+        }
+    }
 }
 
 /// Why nothing is deleted.
@@ -78,32 +93,36 @@ impl PendingDeletes {
     /// Why `waiting` files must not be deleted, if anything speaks against it: an error anywhere, a source that holds nothing, a
     /// limit that all deletions of the job together exceed.
     pub fn refusal(&self, waiting: u64, grounds: &Grounds<'_>) -> Option<Refused> {
-        let rules = &self.rules;
-        let (count, bytes) = {
+        let all = {
             let state = self.state();
             (state.count, state.bytes)
         };
-        let refused = |why: String, ends_job| {
-            let message = format!("Refused to delete {waiting} files: {why}");
-            Some(Refused { message, ends_job })
-        };
-        if grounds.errors > 0 && !rules.ignore_errors {
-            return refused("there were errors (--ignore-errors deletes all the same)".into(), false);
-        }
-        // While the listing goes on, a file may yet come.
-        let ended = rules.when != DeleteWhen::During || grounds.source_is_complete;
-        if !grounds.source_has_files && ended && !rules.allow_empty_source {
-            let source = grounds.source;
-            return refused(format!("source {source} is empty (--allow-empty-source if that is intended)"), true);
-        }
-        if let Some(max) = rules.max.filter(|max| count > *max && rules.beyond_max == BeyondMax::KeepAll) {
-            return refused(format!("that is more than --max-delete {max}"), true);
-        }
-        if let Some(max) = rules.max_size.filter(|max| bytes > *max) {
-            return refused(format!("that is more than --max-delete-size {max} bytes"), true);
-        }
-        None
+        refusal(&self.rules, waiting, all, grounds)
     }
+}
+
+/// Why `waiting` of a job's deletions, so many and so many bytes in `all`, must not be made.
+pub fn refusal(rules: &Deletes, waiting: u64, (count, bytes): (u64, u64), grounds: &Grounds<'_>) -> Option<Refused> {
+    let refused = |why: String, ends_job| {
+        let message = format!("Refused to delete {waiting} files: {why}");
+        Some(Refused { message, ends_job })
+    };
+    if grounds.errors > 0 && !rules.ignore_errors {
+        return refused("there were errors (--ignore-errors deletes all the same)".into(), false);
+    }
+    // While the listing goes on, a file may yet come.
+    let ended = rules.when != DeleteWhen::During || grounds.source_is_complete;
+    if !grounds.source_has_files && ended && !rules.allow_empty_source {
+        let source = grounds.source;
+        return refused(format!("source {source} is empty (--allow-empty-source if that is intended)"), true);
+    }
+    if let Some(max) = rules.max.filter(|max| count > *max && rules.beyond_max == BeyondMax::KeepAll) {
+        return refused(format!("that is more than --max-delete {max}"), true);
+    }
+    if let Some(max) = rules.max_size.filter(|max| bytes > *max) {
+        return refused(format!("that is more than --max-delete-size {max} bytes"), true);
+    }
+    None
 }
 
 /// Cuts `next` to how many deletions are `left` (`None`: any number), and counts down; gives how many were cut off.

@@ -45,7 +45,7 @@ impl Results {
         opens_dirs: bool,
     ) -> Results {
         Results {
-            consent: Consent::new(cx),
+            consent: Consent::new(cx, ledger),
             full: Full::new(&cx.dst, ledger),
             moved: MovedSources::new(job, cx, ledger),
             waiting: Arc::default(),
@@ -134,13 +134,14 @@ impl Results {
     }
 
     /// Counts an unchanged file. A move still deletes its source.
-    pub fn kept(&self, src: &Entry, to: &Key, why: Reason) {
+    pub async fn kept(&self, src: &Entry, to: &Key, why: Reason) {
         self.ledger.report().totals.unchanged += 1;
         if !self.job.moves() || why.is_left_alone() {
             return;
         }
         if self.consent.to("delete", &src.key) {
             self.moved.found(src.clone().into(), to);
+            self.moved.delete_many().await;
         }
     }
 

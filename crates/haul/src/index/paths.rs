@@ -5,6 +5,10 @@
 //! A file for each destination notes which inode was at each path of the source that it was made from, since when, and in which job
 //! everything below was last compared without an error: for that job it counts as if it had always been there. What isn't noted is
 //! taken to have come to its path when its inode last changed, as a rename does to it.
+//!
+//! Beside it is noted when the newest of all inodes changed. Whatever is done to a source changes an inode that stays (of a file that is
+//! deleted, its directory's): where the newest is older than at the last run of the same job, the file system was set back to an
+//! earlier state, and the ctimes of its files say nothing of keys that were stored since.
 
 use super::{files, remote::whose};
 use futures::{StreamExt, stream::BoxStream};
@@ -73,6 +77,8 @@ struct State {
     seen: Noted,
     /// Something was found at another's path, and the file says that.
     unclear: bool,
+    /// When the newest inode that was seen changed, in nanoseconds since 1970.
+    newest: u64,
 }
 
 impl Paths {
@@ -90,7 +96,7 @@ impl Paths {
         raw: BoxStream<'static, Listed>,
         keep_posix: bool,
     ) -> BoxStream<'static, Listed> {
-        let walk = Walk { paths: self.clone(), src, keep_posix, above: Vec::new(), root: None };
+        let walk = Walk { paths: self.clone(), src, keep_posix, above: Vec::new(), root: None, newest: i128::MIN };
         let steps = futures::stream::unfold((raw, walk), |(mut raw, mut walk)| async move {
             if walk.above.is_empty() {
                 // Before it is opened to be listed.
@@ -100,6 +106,7 @@ impl Paths {
                 Listed::Batch(entries) => Listed::Batch(walk.dated(entries).await),
                 Listed::End => {
                     walk.ask_root_again().await;
+                    walk.paths.saw(walk.newest);
                     Listed::End
                 }
                 other => other,
@@ -109,13 +116,45 @@ impl Paths {
         steps.boxed()
     }
 
-    /// Notes what was seen. `compared` says that the run ended without an error, and that nothing of its source was left out.
-    pub async fn end(self: &Arc<Self>, compared: bool) {
+    /// Notes what was seen. `compared` says that the run ended without an error, and that nothing of its source was left out. True where
+    /// the source turned out to have been set back: what this run took for unchanged may differ, and the next one asks for all of it.
+    pub async fn end(self: &Arc<Self>, compared: bool) -> bool {
         let paths = self.clone();
-        let kept = disk::run(move || Ok(paths.keep(compared))).await;
-        if let Ok(Err(error)) = kept {
-            tracing::debug!(%error, "where directories are can't be noted");
+        match disk::run(move || Ok(paths.keep(compared))).await {
+            Ok(Ok(went_back)) => went_back,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "where directories are can't be noted");
+                false
+            }
+            Err(_) => false,
         }
+    }
+
+    fn saw(&self, newest: i128) {
+        let mut state = self.state();
+        state.newest = state.newest.max(unsigned(newest));
+    }
+
+    /// Notes the newest change of the source, and says whether a newer one was seen before.
+    fn goes_back(&self, file: &Path, compared: bool) -> io::Result<bool> {
+        if !compared || self.job == 0 {
+            return Ok(false);
+        }
+        let (newest, unclear) = {
+            let state = self.state();
+            (state.newest, state.unclear)
+        };
+        let file = file.with_extension("newest");
+        let now = [self.job, newest].map(u64::to_le_bytes).concat();
+        let now = [&now[..], &xxh3_64(&now).to_le_bytes()].concat();
+        let was = files::read(&file).filter(|was| was.len() == now.len());
+        if was.as_deref() == Some(&now[..]) {
+            return Ok(false);
+        }
+        files::replace(&file, |file| file.write_all(&now))?;
+        let was = was.filter(|was| was[16..] == xxh3_64(&was[..16]).to_le_bytes() && was[..8] == now[..8]);
+        let before = was.and_then(|was| was[8..16].try_into().ok().map(u64::from_le_bytes));
+        Ok(!unclear && before.is_some_and(|before| before > newest))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -169,13 +208,17 @@ impl Paths {
     }
 
     /// See [`Paths::end`].
-    fn keep(&self, compared: bool) -> io::Result<()> {
-        let mut state = self.state();
-        let Some(file) = self.file.as_deref().filter(|_| state.read && !self.dry_run) else { return Ok(()) };
-        let State { noted: was, seen, unclear, any, .. } = std::mem::take(&mut *state);
+    fn keep(&self, compared: bool) -> io::Result<bool> {
+        let read = self.state().read;
+        let Some(file) = self.file.as_deref().filter(|_| read && !self.dry_run) else { return Ok(false) };
         let _lock = files::lock(&file.with_extension("lock"))?;
+        if self.goes_back(file, compared)? {
+            write(file, true, &Noted::new())?;
+            return Ok(true);
+        }
+        let State { noted: was, seen, unclear, any, .. } = std::mem::take(&mut *self.state());
         if seen.len() > MOST {
-            return files::remove(file);
+            return files::remove(file).map(|()| false);
         }
         // What another run has noted meanwhile, or begun.
         let (others_unclear, others) = match files::read(file) {
@@ -201,10 +244,10 @@ impl Paths {
         let oldest = day().saturating_sub(LIFE);
         let fits = others.len() + seen.len() <= 2 * MOST;
         noted.retain(|path, at| at.day >= oldest && (fits || seen.contains_key(path)));
-        if any && !unclear && noted == others {
-            return Ok(());
+        if !any || unclear || noted != others {
+            write(file, others_unclear && !unclear, &noted)?;
         }
-        write(file, others_unclear && !unclear, &noted)
+        Ok(false)
     }
 }
 
@@ -217,6 +260,8 @@ struct Walk {
     above: Vec<(Key, i128)>,
     /// The root's device, and what tells its file system from others.
     root: Option<((u32, u32), u64)>,
+    /// When the newest inode changed, in nanoseconds since 1970.
+    newest: i128,
 }
 
 impl Walk {
@@ -235,6 +280,7 @@ impl Walk {
         if entry.is_dir() {
             self.enter(entry, above).await;
         } else {
+            self.newest = entry.changed.map_or(self.newest, |changed| self.newest.max(changed.0));
             entry.changed = entry.changed.map(|changed| Mtime(changed.0.max(above)));
         }
     }
@@ -279,6 +325,7 @@ impl Walk {
             };
             self.root = Some((posix.dev, id.unwrap_or_else(|| number(posix.dev))));
         }
+        self.newest = dir.changed.map_or(self.newest, |changed| self.newest.max(changed.0));
         let inode = dir.posix.as_deref().map(|posix| inode(posix, self.root));
         let (paths, key, changed) = (self.paths.clone(), dir.key.clone(), dir.changed);
         // Reads the file the first time, and may write it.
@@ -552,5 +599,29 @@ mod tests {
         // The root can't be asked about here, so all of it counts as new.
         assert!(entries.iter().filter(|e| !e.is_dir()).all(|e| e.changed.is_some_and(|at| at.0 >= begun)));
         assert!(entries.iter().all(|e| e.posix.is_none()));
+    }
+
+    #[test]
+    fn a_source_that_was_set_back_is_noticed() {
+        let lab = lab();
+        let root = [dir("", 1, 10)];
+        let ends = |job: &Job, newest: i128, compared: bool| {
+            let paths = lab.run(job);
+            let since = Lab::since(&paths, &root);
+            paths.saw(newest * NANOS);
+            (since[0].is_some(), paths.keep(compared).unwrap())
+        };
+        let (job, other) = (Job::new(JOB), Job::new(Verb::Copy));
+        assert_eq!(ends(&job, 20, true), (true, false));
+        assert_eq!(ends(&job, 20, true), (true, false));
+        assert_eq!(ends(&job, 30, true), (true, false));
+        // Another job may be about less of it, and one that broke off saw less.
+        assert_eq!(ends(&job, 15, false), (true, false));
+        assert_eq!(ends(&job, 15, true), (true, true));
+        // The next run believes nothing, and then all is as before.
+        assert_eq!(ends(&job, 15, true), (false, false));
+        assert!(!ends(&job, 16, true).1);
+        assert!(!ends(&other, 12, true).1);
+        assert!(!ends(&job, 16, true).1);
     }
 }

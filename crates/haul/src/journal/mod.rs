@@ -211,8 +211,10 @@ impl Journal {
     /// A part of a write is at the destination. Doesn't wait.
     pub fn part(&self, write: WriteNo, sent: Sent) {
         if let Some(half) = self.state().open.get_mut(&write) {
-            half.sent.retain(|before| before.part.index != sent.part.index);
-            half.sent.push(sent.clone());
+            match half.sent.binary_search_by_key(&sent.part.index, |before| before.part.index) {
+                Ok(at) => half.sent[at] = sent.clone(),
+                Err(at) => half.sent.insert(at, sent.clone()),
+            }
         }
         self.append(Record::Part(write, sent));
     }

@@ -10,7 +10,7 @@ use futures::{
     future::{BoxFuture, OptionFuture},
     stream::BoxStream,
 };
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, filter::Filter, key};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, filter::Filter};
 use haul_store::{ListRequest, Store, task::Task};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
@@ -88,12 +88,7 @@ impl Walk {
     }
 
     fn excluded(&self, read: &DirRead) -> bool {
-        let markers = self.filter.markers();
-        !markers.is_empty()
-            && read
-                .entries
-                .iter()
-                .any(|e| !e.is_dir() && markers.iter().any(|m| m.as_bytes() == key::name(e.key.stored())))
+        !self.filter.markers().is_empty() && read.entries.iter().any(|entry| self.filter.is_marker(entry))
     }
 
     /// Leaves out a directory; `None` when nobody listens any more.

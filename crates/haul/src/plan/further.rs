@@ -29,7 +29,7 @@ impl Planner {
 
     /// Decides about all names that waited, as if each step were done. Where a first name doesn't come, the next takes its place.
     pub async fn settle_links(&self, out: &impl Outlet) {
-        while !self.ledger.stopping() {
+        while !self.ledger.decides_no_more() {
             let turn = self.links.turn();
             if turn.is_empty() {
                 return;

@@ -214,11 +214,12 @@ impl Planner {
     }
 
     /// What was seen of where the source's directories are is kept for the next run. `compared` says that this one compared all of the
-    /// source, and that nothing failed.
-    pub async fn keep_paths(&self, compared: bool) {
-        if let Some(paths) = &self.paths {
+    /// source, and that nothing failed. True where the source was set back to an earlier state.
+    pub async fn keep_paths(&self, compared: bool) -> bool {
+        match &self.paths {
             // What a person didn't want to be done isn't done.
-            paths.end(compared && self.cx.confirm.is_none()).await;
+            Some(paths) => paths.end(compared && self.cx.confirm.is_none()).await,
+            None => false,
         }
     }
 
@@ -250,7 +251,7 @@ impl Planner {
         let mut checks = Checks::new(self.checkers);
         let mut src_files = 0u64;
         let mut last: Option<Key> = None;
-        while !self.ledger.stopping() {
+        while !self.ledger.decides_no_more() {
             if !O::TAKES_UNCHANGED {
                 src_files += self.pass_by_unchanged(&mut pairs, pass, &mut last);
             }
@@ -265,7 +266,7 @@ impl Planner {
                 () = self.paused(), if last.is_some() => continue,
             };
             self.listing_errors(&mut pairs);
-            if self.ledger.stopping() {
+            if self.ledger.decides_no_more() {
                 break;
             }
             if let (Ok(Some(pair)), Some(_)) = (&next, &self.reins) {

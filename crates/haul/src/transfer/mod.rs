@@ -383,14 +383,15 @@ impl Mover {
             return Err(cancelled());
         }
         let route = if delta.is_some() { Delta::ROUTE } else { route };
-        if self.writes_in_place(order) {
-            // Before it is opened: what reserves its blocks changes it.
-            self.keep_replaced(order).await?;
-        }
-        let result = match self.open(order, src, route, delta).await {
-            Ok(open) => self.carry(order, src, open, &count, claim).await,
-            Err(error) => Err(error),
+        let result = async {
+            if self.writes_in_place(order) {
+                // Before it is opened: what reserves its blocks changes it.
+                self.keep_replaced(order).await?;
+            }
+            let open = self.open(order, src, route, delta).await?;
+            self.carry(order, src, open, &count, claim).await
         };
+        let result = result.await;
         match &result {
             Ok(arrived) => count.arrived(arrived.size),
             Err(_) => count.take_back(),

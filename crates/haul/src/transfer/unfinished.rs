@@ -183,7 +183,8 @@ impl Mover {
         };
         match resumed {
             Ok((upload, there)) => {
-                let found = |sent: &Sent| there.contains(&sent.part);
+                let there: BTreeMap<u64, Part> = there.into_iter().map(|part| (part.index, part)).collect();
+                let found = |sent: &Sent| there.get(&sent.part.index) == Some(&sent.part);
                 let known: BTreeMap<u64, Sent> =
                     sent.into_iter().filter(found).map(|sent| (sent.part.index, sent)).collect();
                 tracing::debug!(key = %opened.to, chunks = known.len(), "resuming a partly sent file");

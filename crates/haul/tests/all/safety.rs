@@ -1,12 +1,12 @@
 //! What a job must never do to the only copy of something: each test is a way in which data could be lost.
 
 use bytes::Bytes;
-use haul::{Cancel, Confirm, Cx, Report};
+use haul::{Answer, Cancel, Confirm, Cx, Report};
 use haul_core::{
     ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
     filter::{Filter, FilterSpec},
-    job::{CompareBy, Cutoff, Job, Verb},
+    job::{CompareBy, Cutoff, DeleteWhen, Job, Verb},
     plan::Action,
 };
 use haul_mem::MemStore;
@@ -18,7 +18,10 @@ use haul_testkit::{
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 use tempfile::TempDir;
@@ -414,8 +417,38 @@ async fn a_task_that_died_is_an_error_and_deletes_nothing() {
 struct No;
 
 impl Confirm for No {
-    fn ask(&self, _: &str, _: &Key) -> bool {
-        false
+    fn ask(&self, _: &str, _: &Key) -> Answer {
+        Answer::No
+    }
+}
+
+/// Says yes to one question and quits at the next.
+struct One(AtomicBool);
+
+impl Confirm for One {
+    fn ask(&self, _: &str, _: &Key) -> Answer {
+        if self.0.swap(false, Ordering::Relaxed) { Answer::Yes } else { Answer::Quit }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_agreed_to_is_done_after_quitting() {
+    for delete in [DeleteWhen::Before, DeleteWhen::During, DeleteWhen::After] {
+        let disk = Disk::new();
+        for number in 0..9 {
+            disk.file(&format!("src/{number}"), "new", 1).file(&format!("dst/x{number}"), "extra", 1);
+        }
+        let mut cx = disk.cx("src", "dst");
+        cx.confirm = Some(Arc::new(One(AtomicBool::new(true))));
+        let mut job = Job::new(Verb::Sync);
+        job.deletes.when = delete;
+        let report = haul::run(job, cx).await;
+        assert_eq!((report.stopped, report.error_count), (Some(ErrorKind::Cancelled), 0), "{delete:?}");
+        // Deletions come first, or never after a run that was cut short.
+        let (deleted, copied) = if delete == DeleteWhen::Before { (1, 0) } else { (0, 1) };
+        assert_eq!((report.totals.deletes, report.totals.transfers), (deleted, copied), "{delete:?}");
+        let there = fs::read_dir(disk.path("dst")).unwrap().count();
+        assert_eq!(there as u64, 9 - deleted + copied, "{delete:?}");
     }
 }
 

@@ -47,7 +47,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     changed.dedup();
     if !ctx.flags.log.quiet && !opened.repo.config.no_scm() && !changed.is_empty() {
         let files: Vec<String> = changed.iter().map(|file| opened.shown(file)).collect();
-        ctx.screen.print(&format!("\nTo track the changes with git, run:\n\n\tgit add {}", files.join(" ")));
+        ctx.screen.print(&format!("\nTo track the changes with git, run:\n\n\tgit add {}", files.join(" ")))?;
     }
     Ok(Outcome::Done)
 }

@@ -47,9 +47,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let _lock = opened.lock().await?;
     let done = all(&opened, &chosen, args.how, args.relink).await?;
     if args.summary && !ctx.flags.log.quiet {
-        ctx.screen.print(&counts(&done).unwrap_or_else(|| "No changes.".into()));
+        ctx.screen.print(&counts(&done).unwrap_or_else(|| "No changes.".into()))?;
     } else {
-        show(&opened, &done, ctx);
+        show(&opened, &done, ctx)?;
     }
     let failed = failed(&done, args.how);
     Ok(if failed { Outcome::Exit(code::OTHER) } else { Outcome::Done })
@@ -65,15 +65,16 @@ pub async fn all(opened: &Opened, chosen: &[Chosen], how: How, relink: bool) -> 
 }
 
 /// Lists the paths that changed, as dvc does.
-pub fn show(opened: &Opened, done: &Done, ctx: &Context) {
+pub fn show(opened: &Opened, done: &Done, ctx: &Context) -> Result<()> {
     if ctx.flags.log.quiet {
-        return;
+        return Ok(());
     }
     for (letter, paths) in [("M", &done.modified), ("A", &done.added)] {
         for path in paths {
-            ctx.screen.print(&format!("{letter}\t{}", one_line(&opened.shown(path))));
+            ctx.screen.print(&format!("{letter}\t{}", one_line(&opened.shown(path))))?;
         }
     }
+    Ok(())
 }
 
 /// Tells what failed; true when that is an error.

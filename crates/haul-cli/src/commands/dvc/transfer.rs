@@ -90,7 +90,7 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
         report.add(brought.report);
     }
     let sent = report.totals.transfers;
-    say(ctx, &report, &[(sent, "pushed")]);
+    say(ctx, &report, &[(sent, "pushed")])?;
     Ok(Outcome::Job(Box::new(report)))
 }
 
@@ -99,7 +99,7 @@ pub async fn fetch(args: FetchArgs, ctx: &Context) -> Result<Outcome> {
     let mut opened = open(ctx)?;
     let _lock = opened.lock().await?;
     let report = bring_all(&args, &mut opened, ctx).await?.1;
-    say(ctx, &report, &[(report.totals.transfers, "fetched")]);
+    say(ctx, &report, &[(report.totals.transfers, "fetched")])?;
     Ok(Outcome::Job(Box::new(report)))
 }
 
@@ -115,7 +115,7 @@ pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
         return Ok(Outcome::Job(Box::new(report)));
     }
     let done = checkout::all(&opened, &chosen, args.how, false).await?;
-    checkout::show(&opened, &done, ctx);
+    checkout::show(&opened, &done, ctx)?;
     if !args.how.allow_missing && !done.failed.is_empty() && report.is_ok() {
         for error in done.failed {
             count(ctx, &mut report, error);
@@ -123,7 +123,7 @@ pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
     }
     let (added, modified, deleted) = done.files;
     let counts = [(report.totals.transfers, "fetched"), (modified, "modified"), (added, "added"), (deleted, "deleted")];
-    say(ctx, &report, &counts);
+    say(ctx, &report, &counts)?;
     Ok(Outcome::Job(Box::new(report)))
 }
 
@@ -238,10 +238,10 @@ fn count(ctx: &Context, report: &mut Report, error: Error) {
 }
 
 /// The last line, as dvc has it.
-fn say(ctx: &Context, report: &Report, counts: &[(u64, &str)]) {
+fn say(ctx: &Context, report: &Report, counts: &[(u64, &str)]) -> Result<()> {
     // The summary of a dry run says what would be done.
     if ctx.flags.log.quiet || ctx.flags.config.dry_run || !report.is_ok() {
-        return;
+        return Ok(());
     }
     let words: Vec<String> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", files(*n))).collect();
@@ -249,5 +249,5 @@ fn say(ctx: &Context, report: &Report, counts: &[(u64, &str)]) {
         None => "Everything is up to date.".to_string(),
         Some((last, [])) => last.clone(),
         Some((last, first)) => format!("{} and {last}", first.join(", ")),
-    });
+    })
 }

@@ -9,7 +9,7 @@ use crate::{
     show::go_time,
 };
 use anyhow::Result;
-use haul::Confirm as _;
+use haul::{Answer, Confirm as _};
 use haul_core::{Error, ErrorKind, Mtime};
 use haul_snapshot::{
     keep::{Rules, keep},
@@ -98,12 +98,22 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let mut removed = 0;
     for (name, version) in &gone {
         let label = format!("{name}@{version}");
+        let stopped = || Error::new(ErrorKind::Cancelled, "forget", "stopped");
         if ctx.cancel.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "forget", "stopped").into());
+            return Err(stopped().into());
         }
         if ctx.flags.config.dry_run {
             tracing::warn!("{label}: Skipped delete as --dry-run is set");
-        } else if !ctx.flags.config.interactive || prompt.ask("delete", &name::key(name, version)) {
+            continue;
+        }
+        let answer = match ctx.flags.config.interactive {
+            true => prompt.ask("delete", &name::key(name, version)),
+            false => Answer::Yes,
+        };
+        if answer == Answer::Quit {
+            return Err(stopped().into());
+        }
+        if answer == Answer::Yes {
             remove(&store, name, version).await?;
             removed += 1;
             tracing::info!("{label}: Deleted; its content stays until haul snapshot gc");

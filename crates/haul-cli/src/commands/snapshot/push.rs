@@ -80,11 +80,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     match &pushed.outcome {
         Came::Made(version, record) => {
             tracing::info!("made {name}@{version}: {}", in_words(&record.totals));
-            ctx.screen.print(&format!("{name}@{version}"));
+            ctx.screen.print(&format!("{name}@{version}"))?;
         }
         Came::Unchanged(version, record) => {
             tracing::info!("nothing changed since {name}@{version}: {}", in_words(&record.totals));
-            ctx.screen.print(&format!("{name}@{version}"));
+            ctx.screen.print(&format!("{name}@{version}"))?;
         }
         Came::None if ctx.flags.config.dry_run => {}
         Came::None => tracing::warn!("No version was made; what arrived isn't sent again when this is run again"),

@@ -6,7 +6,7 @@ use crate::{
     error::{Outcome, usage},
 };
 use anyhow::Result;
-use haul::Confirm as _;
+use haul::{Answer, Confirm as _};
 use haul_snapshot::{
     name,
     versions::{remove, versions},
@@ -37,7 +37,7 @@ pub async fn rm(args: RmArgs, ctx: &Context) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let prompt = crate::prompt::Prompt::new(ctx.screen.clone(), ctx.cancel.clone());
-    if ctx.flags.config.interactive && !prompt.ask("delete", &name::key(&name, version)) {
+    if ctx.flags.config.interactive && prompt.ask("delete", &name::key(&name, version)) != Answer::Yes {
         return Ok(Outcome::Done);
     }
     remove(&store, &name, version).await?;
