@@ -4,10 +4,12 @@
 //! Ranges touch: each ends with the very key after which the next one begins, and a range is over only when a page showed a key
 //! beyond its end, or that there are no more. So together they hold every key once, wherever the cuts are.
 
+mod folders;
 mod ruler;
 mod spread;
 
 use crate::{Entry, Key, Lost};
+use folders::Folders;
 use ruler::Ruler;
 use spread::Spread;
 use std::collections::VecDeque;
@@ -31,6 +33,12 @@ const RECENT: f64 = 32.0;
 const WHOLE: f64 = 0.9;
 /// Part of the pages that names drawn at random promise that are counted on.
 const PROMISED: f64 = 0.75;
+/// The same where cuts lie between folders: each may cost a whole page, and no other does.
+const WASTE_AT_FOLDERS: f64 = 0.08;
+/// Pages that such cuts may lie ahead, as a part of those that may wait: of most ranges some have been given out.
+const AHEAD: f64 = 1.3;
+/// Pages after which a request for folders is a small part.
+const FOLDERS_AFTER: f64 = 10.0;
 /// One name of so many is looked at for what names look like.
 const SAMPLED: usize = 8;
 
@@ -71,6 +79,10 @@ pub struct Ranges {
     ruler: Ruler,
     /// What the first page promises, until something speaks against it.
     spread: Option<Spread>,
+    /// The first key of all.
+    first: Option<Key>,
+    /// Where cuts may lie, once somebody asked.
+    folders: Folders,
 }
 
 #[derive(Debug)]
@@ -144,6 +156,8 @@ impl Ranges {
             stride: 0.0,
             ruler: Ruler::default(),
             spread: None,
+            first: None,
+            folders: Folders::default(),
         }
     }
 
@@ -192,6 +206,9 @@ impl Ranges {
         self.useful += share;
         self.held += usize::from(keep > 0);
         let beyond = keep < entries.len();
+        if self.first.is_none() {
+            self.first = entries.first().map(|entry| entry.key.clone());
+        }
         if self.numbers == 1 && !range.found && keep >= self.page && !ended {
             self.spread = Spread::seen(&entries.iter().map(|entry| &entry.key).collect::<Vec<_>>());
         }
@@ -290,10 +307,19 @@ impl Ranges {
         self.forecast(at);
     }
 
+    /// Pages that are left of range `at` by the folders in it; `None` where folders don't tell, or it has brought more than they said.
+    fn by_folders(&self, at: usize) -> Option<f64> {
+        let range = &self.ranges[at];
+        let brought = range.own.as_ref().map_or(0.0, |own| own.pages);
+        let (after, until) = range.after.as_ref().zip(range.until.as_ref())?;
+        if brought > 1.5 * PAGES.1 { None } else { self.folders.between(after, until) }
+    }
+
     /// Says anew how much of a range is to come.
     fn forecast(&mut self, at: usize) {
         let range = &self.ranges[at];
         let left = match (&range.after, &range.until, &range.measure) {
+            _ if let Some(pages) = self.by_folders(at) => pages,
             (Some(after), Some(until), Some(Measure { from, to, pages, .. })) => {
                 let scale = self.ruler.scale(&[after, until, from, to]);
                 let measured = scale.between(from, to);
@@ -325,12 +351,61 @@ impl Ranges {
         self.ranges.iter().rposition(|range| range.found)
     }
 
+    /// The directory whose folders should be asked for, by one request: many pages have come, and their keys are in several folders of
+    /// it. Once.
+    pub fn wants_folders(&mut self) -> Option<Key> {
+        let last = self.ranges[self.frontier()?].after.as_ref()?;
+        let open = self.ranges.back().is_some_and(|range| range.state != State::Over);
+        let costly = self.ended >= 2.0 && self.cost > HALF * self.ended;
+        if self.useful < FOLDERS_AFTER || !costly || self.spread.is_some() || !open {
+            return None;
+        }
+        let dir = self.folders.wanted(self.first.as_ref()?, last)?;
+        self.wasted += 1.0;
+        Some(dir)
+    }
+
+    /// The folders of that directory, in order, as far as one page names them.
+    pub fn has_folders(&mut self, folders: Vec<Key>) {
+        self.folders.known(folders);
+    }
+
+    /// Pages that cuts between folders may waste yet, where so many are left behind the known ranges: each may cost a whole one.
+    fn room_at_folders(&self, left: f64, open: f64) -> f64 {
+        let known: f64 = self.ranges.iter().map(|range| range.left).sum();
+        WASTE_AT_FOLDERS * (self.useful + HALF * (known + left)) - self.wasted - open
+    }
+
+    /// Cuts the last range where a folder begins, and gives the second one, if that is worth it now. `None` where folders don't say how.
+    fn cut_at_folder(&mut self, open: f64) -> Option<Option<usize>> {
+        let at = self.ranges.len() - 1;
+        let range = &self.ranges[at];
+        if self.spread.is_some() || range.state == State::Over {
+            return None;
+        }
+        let seen = self.ranges.iter().filter_map(|range| range.own.as_ref());
+        self.folders.measure(seen.map(|own| (&own.from, &own.to, own.pages)));
+        let (cut, pages, left) = self.folders.cut(range.after.as_ref()?, PAGES.1)?;
+        if range.until.as_ref().is_some_and(|until| cut >= *until) {
+            return None;
+        }
+        let room = self.room_at_folders(left, open);
+        let blind = self.ranges.iter().filter(|range| !range.found && range.state != State::Over).count() as f64;
+        let ahead = self.held as f64 + self.ranges.iter().map(|range| range.left).sum::<f64>();
+        let worth = room >= 1.0 && blind < self.trust && ahead < AHEAD * self.window() as f64;
+        Some(worth.then(|| self.split(at, cut, pages)))
+    }
+
     /// Cuts a range in two and gives the second one, if that is worth it.
     fn cut(&mut self) -> Option<usize> {
         let frontier = self.frontier()?;
         let (cost, pages) = self.expected();
         let open =
             self.ranges.iter().take(self.ranges.len() - 1).filter(|range| range.state != State::Over).count() as f64;
+        let at_folder = self.cut_at_folder(open);
+        if let Some(Some(new)) = at_folder {
+            return Some(new);
+        }
         let unknown = self.ranges.iter().skip(frontier + 1).any(|range| range.state == State::InFlight);
         let known: f64 = self.ranges.iter().take(frontier).map(|range| range.left).sum();
         let basis = self.useful + HALF * known.min(3.0 * self.useful).min(8.0 * self.trust);
@@ -353,7 +428,18 @@ impl Ranges {
                 self.reckon_by(at, measure);
             }
             let range = &self.ranges[at];
-            if range.state != State::Over && !range.stuck && range.left >= 1.5 * pages {
+            let by_folders = self.by_folders(at);
+            if range.state != State::Over
+                && by_folders.is_some_and(|left| left >= 1.5 * PAGES.1)
+                && let Some((cut, pages, _)) = range.after.as_ref().and_then(|after| self.folders.cut(after, PAGES.1))
+                && range.until.as_ref().is_some_and(|until| cut < *until)
+                && self.room_at_folders(0.0, open) >= 1.0
+            {
+                let new = self.split(at, cut, pages);
+                self.forecast(new);
+                return Some(new);
+            }
+            if range.state != State::Over && !range.stuck && by_folders.is_none() && range.left >= 1.5 * pages {
                 // Not quite so many pages that the last one shows what comes after the cut.
                 let measured = range.measure.as_ref().map_or(1.0, |measure| measure.pages);
                 let margin = self.doubt(pages, measured);
@@ -365,7 +451,7 @@ impl Ranges {
             ahead += self.ranges[at].left;
         }
         let last = &self.ranges[frontier];
-        if unknown || room < 1.0 || ahead >= window || last.state == State::Over || last.stuck {
+        if at_folder.is_some() || unknown || room < 1.0 || ahead >= window || last.state == State::Over || last.stuck {
             return None;
         }
         self.stride = self.stride.max(2.0 * pages).max(self.useful.min(20.0));
@@ -411,10 +497,19 @@ impl Ranges {
             let inside = key > *after && range.until.as_ref().is_none_or(|until| key < *until);
             (inside && std::str::from_utf8(key.as_bytes()).is_ok()).then_some(key)
         })?;
+        let new = self.split(at, cut, 0.0);
+        self.forecast(at);
+        self.forecast(new);
+        Some(new)
+    }
+
+    /// Cuts range `at`, of which so many pages are left then; the second one.
+    fn split(&mut self, at: usize, cut: Key, left: f64) -> usize {
+        let range = &mut self.ranges[at];
         let new = Range {
             number: self.numbers,
             after: Some(cut.clone()),
-            until: range.until.clone(),
+            until: range.until.replace(cut),
             state: State::Idle,
             found: false,
             fresh: true,
@@ -423,12 +518,10 @@ impl Ranges {
             left: 0.0,
             stuck: false,
         };
+        range.left = left;
         self.numbers += 1;
-        self.ranges[at].until = Some(cut);
         self.ranges.insert(at + 1, new);
-        self.forecast(at);
-        self.forecast(at + 1);
-        Some(at + 1)
+        at + 1
     }
 
     /// A page could not be read: what is lost by that. The other ranges go on.

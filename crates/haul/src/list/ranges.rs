@@ -30,6 +30,7 @@ pub fn list(store: &Arc<dyn Store>, request: ListRequest, at_once: usize) -> Box
         at_once,
         ranges,
         under_way: FuturesUnordered::new(),
+        folders: None,
         came: BTreeMap::new(),
         last: None,
         state: State::Going,
@@ -43,6 +44,8 @@ struct Listing {
     at_once: usize,
     ranges: Ranges,
     under_way: FuturesUnordered<Task<(Ask, Result<Page>)>>,
+    /// The question which folders a directory has.
+    folders: Option<Task<Result<Page>>>,
     /// What each range has brought and was not given out yet.
     came: BTreeMap<u64, VecDeque<Step>>,
     /// The last key that was given out.
@@ -77,6 +80,7 @@ impl Listing {
             if !matches!(self.state, State::Going) {
                 continue;
             }
+            self.ask_for_folders();
             let width = self.width();
             while let Some(ask) = self.ranges.next(width) {
                 self.under_way.push(self.ask(ask));
@@ -84,8 +88,37 @@ impl Listing {
             if let Some(step) = self.give() {
                 return Some(step);
             }
-            let (ask, answer) = self.under_way.next().await?;
-            self.take(&ask, answer);
+            match &mut self.folders {
+                None => {
+                    let (ask, answer) = self.under_way.next().await?;
+                    self.take(&ask, answer);
+                }
+                Some(folders) => tokio::select! {
+                    Some((ask, answer)) = self.under_way.next() => self.take(&ask, answer),
+                    found = folders => self.take_folders(found),
+                },
+            }
+        }
+    }
+
+    /// Asks which folders a directory has, where cuts had better lie between them.
+    fn ask_for_folders(&mut self) {
+        if !self.request.recursive {
+            return;
+        }
+        let Some(dir) = self.ranges.wants_folders() else { return };
+        let prefix = dir.as_bytes().to_vec();
+        let request = ListRequest { prefix, recursive: false, after: None, until: None, ..self.request.clone() };
+        let store = self.store.clone();
+        self.folders = Some(Task::spawn(async move { page(&store, request).await }));
+    }
+
+    /// What isn't known of folders only costs time.
+    fn take_folders(&mut self, found: Result<Page>) {
+        self.folders = None;
+        if let Ok(Page { entries, .. }) = found {
+            let folders = entries.into_iter().filter(Entry::is_dir).map(|entry| entry.key);
+            self.ranges.has_folders(folders.collect());
         }
     }
 
