@@ -632,7 +632,7 @@ mod tests {
                 "sync --delete a b",
                 "unknown flag --delete (sync always deletes what only the destination has; copy never does)",
             ),
-            ("config ls", "unknown command \"ls\" of haul config (did you mean list?)"),
+            ("snapshot ls", "unknown command \"ls\" of haul snapshot (did you mean list?)"),
             ("cp x y", "unknown command \"cp\" (use copy, or copyto to give a file a new name)"),
             ("mount x y", "unknown command \"mount\" (haul doesn't have it; rclone does, with the same remotes)"),
             ("obscur x", "unknown command \"obscur\" (did you mean obscure?)"),

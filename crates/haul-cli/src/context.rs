@@ -95,7 +95,8 @@ impl Context {
     /// What jobs may go by of what earlier runs found out: without `--index` or `--verify-index` only where a destination's source was.
     pub fn known(&self) -> Known {
         let flags = &self.flags.config;
-        let known = Known { paths: self.state().map(|state| state.join("paths")), ..Known::default() };
+        let paths = self.state().map(|state| state.join("paths"));
+        let known = Known { paths, whole: true, ..Known::default() };
         if flags.no_index || !(flags.index || flags.verify_index) {
             return known;
         }
@@ -106,7 +107,7 @@ impl Context {
     /// What jobs may use for remotes whose keys are named by their content: with `--index` or without, but not with `--no-index`.
     pub fn known_content(&self) -> Known {
         let index = if self.flags.config.no_index { None } else { self.index(true) };
-        Known { index, ..self.known() }
+        Known { index, whole: false, ..self.known() }
     }
 
     /// Where indexes of destinations are; of those whose keys are named by their content, if so.

@@ -293,8 +293,8 @@ impl Service {
             None => file,
         };
         if file.is_withheld() && !self.config.skip_gdocs && !self.config.exports.is_empty() {
-            let message = "Google offers no file of this document: its owner may not let others download it. Leave it out with \
-                           a filter, or all such documents with --drive-skip-gdocs";
+            let message = "Google offers no file of this document: its owner may not let others download it. \
+                           --drive-skip-gdocs leaves out all of Google's documents";
             return Err(Fault::new(ErrorKind::Denied, Retry::Never, message).into());
         }
         file.format = file.format_of(&self.config.exports);

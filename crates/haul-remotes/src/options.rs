@@ -74,6 +74,7 @@ impl Resolver<'_> {
             }
             let target = self.value(ALIAS, &remote, "remote", &typed)?;
             let target = target
+                .filter(|target| !target.is_empty())
                 .ok_or_else(|| Error::config(format!("alias {remote:?} has no remote: set it with haul config")))?;
             let next = Spec::parse(target.as_bytes()).map_err(|e| e.within(format!("alias {remote:?}")))?;
             spec = Spec { path: join(&next.path, &spec.path), place: next.place };

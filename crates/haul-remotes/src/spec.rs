@@ -179,7 +179,6 @@ mod tests {
             (Place::Backend { kind: kind.into(), options: map(o) }, path.to_string())
         };
         for (text, (place, path)) in [
-            ("", local("")),
             ("a/b", local("a/b")),
             ("/x:y", local("/x:y")),
             ("./a:b", local("./a:b")),
@@ -201,6 +200,7 @@ mod tests {
             assert_eq!((spec.place, String::from_utf8(spec.path).unwrap()), (place, path), "{text}");
         }
         assert_eq!(Spec::parse(b"r:a\xff").unwrap().path, b"a\xff");
+        assert_eq!(Spec::parse(b"").unwrap_err().to_string(), "a path is empty: write . for the current directory");
     }
 
     #[test]

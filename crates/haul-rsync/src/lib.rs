@@ -474,7 +474,7 @@ async fn job(
         cancel: ctx.cancel.clone(),
         confirm: None,
         journal: None,
-        known: Known { index: None, ..ctx.known.clone() },
+        known: Known { index: None, whole: false, ..ctx.known.clone() },
     };
     let base = one.is_some() || top && into.is_empty();
     // A directory that gets the destination's name is made as one that is new.

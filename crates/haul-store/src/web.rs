@@ -569,4 +569,12 @@ mod tests {
         assert!(headers("").unwrap().is_empty());
         assert!(headers("a,b,c").is_err());
     }
+
+    #[test]
+    fn an_answer_without_a_time_has_the_one_that_was_seen() {
+        let seen = Facts { size: 3, modified: Some(Mtime::new(0, 0)), etag: None };
+        let (now, other) = (Facts { modified: None, ..seen.clone() }, Some(Mtime::new(9, 0)));
+        assert_eq!(now.dated_as(&seen.version().unwrap()).modified, seen.modified);
+        assert_eq!(Facts { modified: other, ..seen.clone() }.dated_as(&seen.version().unwrap()).modified, other);
+    }
 }

@@ -193,7 +193,7 @@ impl Lab {
     ///
     /// Panics if it can't be started.
     pub fn haul_reading(&self, args: &[&str], input: &[u8]) -> Ran {
-        let mut child = self.start_with(&self.haul, args, Stdio::piped());
+        let mut child = self.start_reading(args);
         // A program that doesn't read all of it is no error here.
         let _ = child.stdin.take().expect("piped").write_all(input);
         Ran::new(child.wait_with_output().expect("output"), args.join(" "))
@@ -211,6 +211,13 @@ impl Lab {
     /// Panics if it can't be started.
     pub fn start(&self, args: &[&str]) -> Child {
         self.start_with(&self.haul, args, Stdio::null())
+    }
+
+    /// The same with a pipe to read from.
+    ///
+    /// Panics if it can't be started.
+    pub fn start_reading(&self, args: &[&str]) -> Child {
+        self.start_with(&self.haul, args, Stdio::piped())
     }
 
     fn start_with(&self, program: &Path, args: &[&str], stdin: Stdio) -> Child {

@@ -1,7 +1,7 @@
 //! Everything that a job touches and that isn't data: stores, filter, sink, counters, cancellation. No globals.
 
-use crate::{index::Known, journal::Journal, ledger::Ledger};
-use haul_core::{Error, ErrorKind, Key, event::Sink, filter::Filter, plan::Action};
+use crate::{index::Known, journal::Journal};
+use haul_core::{Error, ErrorKind, Key, event::Sink, filter::Filter};
 use haul_store::{Meters, Store};
 use std::sync::{
     Arc,
@@ -82,46 +82,6 @@ pub enum Answer {
     No,
     /// No to this and to all that comes; what was answered before is done.
     Quit,
-}
-
-/// What a person says to changes; yes to all where nobody is asked.
-#[derive(Clone)]
-pub(crate) struct Consent {
-    confirm: Option<Arc<dyn Confirm>>,
-    ledger: Arc<Ledger>,
-}
-
-impl Consent {
-    /// That of the person whom `cx` names, for the job of this record.
-    pub fn new(cx: &Cx, ledger: &Arc<Ledger>) -> Consent {
-        Consent { confirm: cx.confirm.clone(), ledger: ledger.clone() }
-    }
-
-    /// May `what` be done to `key`?
-    pub fn to(&self, what: &str, key: &Key) -> bool {
-        let Some(confirm) = &self.confirm else { return true };
-        if self.ledger.was_quit() {
-            return false;
-        }
-        // A question blocks this thread; transfers continue on the runtime's other threads.
-        match tokio::task::block_in_place(|| confirm.ask(what, key)) {
-            Answer::Yes => true,
-            Answer::No => false,
-            Answer::Quit => {
-                self.ledger.quit();
-                false
-            }
-        }
-    }
-
-    /// May this be done to a file `key`? What isn't asked here is asked when it is done, or changes nothing.
-    pub fn to_action(&self, action: Action, key: &Key) -> bool {
-        match action {
-            Action::Copy => self.to("copy", key),
-            Action::Touch => self.to("update modification time", key),
-            _ => true,
-        }
-    }
 }
 
 /// The error of a job that was stopped.

@@ -1,7 +1,8 @@
 //! A dry run: takes the steps of a job, and tells and counts what an executor would do. It holds no store, so it can't do it.
 
 use crate::{
-    cx::{Consent, Cx},
+    consent::Consent,
+    cx::Cx,
     execute::pending::{Grounds, Refused, refusal},
     extra_dirs::ExtraDirs,
     hard_links::HardLinks,

@@ -6,6 +6,7 @@ mod attributes;
 mod backup;
 mod budget;
 pub mod check;
+mod consent;
 mod cx;
 mod decide;
 mod dry_run;

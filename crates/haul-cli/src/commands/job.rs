@@ -132,8 +132,8 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
 /// Moves a directory as a whole, where the job and its stores allow that; `None` where it is to be moved file by file.
 async fn at_once(ctx: &Context, job: &Job, cx: &Cx, ends: &Ends, written: &Written) -> Option<Report> {
     let renamed = !ctx.flags.copy.name_transform.is_empty() || ctx.flags.copy.ignore_case_sync;
-    // Who wants each file in a list gets each file.
-    if renamed || written.lists.is_some() || !may_go_whole(job, cx) {
+    // What a link leads to would come as a link; and who wants each file in a list gets each file.
+    if renamed || ctx.flags.meta.copy_links || written.lists.is_some() || !may_go_whole(job, cx) {
         return None;
     }
     let [from, to] = [&ends.source, &ends.dest].map(|typed| {
@@ -250,7 +250,8 @@ pub fn see_destination(job: &mut Job) -> Result<()> {
 /// Errors: it is one.
 async fn see_is_no_file(ctx: &Context, cx: &Cx, dest: &OsStr) -> Result<()> {
     // Elsewhere that is a request, or a file stands beside what is below its name.
-    let Some((above, key)) = ctx.open_parent(dest).ok().filter(|_| cx.dst.caps().files) else { return Ok(()) };
+    let above = cx.dst.caps().files.then(|| ctx.open_parent(dest).ok());
+    let Some((above, key)) = above.flatten() else { return Ok(()) };
     if !above.stat(&key).await.is_ok_and(|found| found.has_bytes()) {
         return Ok(());
     }

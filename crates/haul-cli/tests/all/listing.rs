@@ -134,6 +134,12 @@ fn lsjson_rows() {
         "{\n\t\"Path\": \"a.txt\",\n\t\"Name\": \"a.txt\",\n\t\"Size\": 6,\n\
          \t\"ModTime\": \"2020-09-13T12:26:40.123456789Z\",\n\t\"IsDir\": false\n}\n"
     );
+    // A directory has no size, and a list of files isn't what --stat is about.
+    let row = out(at, &["lsjson", "t/empty", "--no-modtime", "--no-mimetype"]);
+    assert_eq!(row, "[\n{\"Path\":\"sub\",\"Name\":\"sub\",\"Size\":-1,\"ModTime\":\"\",\"IsDir\":true}\n]\n");
+    fs::write(at.join("names"), "a.txt\n").unwrap();
+    let row = out(at, &["lsjson", "--stat", "t", "--files-from", "names", "--no-modtime"]);
+    assert!(row.contains("\"IsDir\": true") && !row.contains("a.txt"), "{row}");
     fs::write(at.join("t/<&>"), "").unwrap();
     assert_eq!(
         out(at, &["lsjson", "t/<&>", "--no-modtime", "--no-mimetype"]),
@@ -232,12 +238,12 @@ fn hashes_print_and_check() {
     assert!(out(at, &["hashsum"]).starts_with("Supported hashes are:\n- md5\n- sha1\n"));
     assert_eq!(out(at, &[&["md5sum", "t", "--output-file", "sums"][..], &only].concat()), "");
     assert_eq!(fs::read_to_string(at.join("sums")).unwrap(), sums);
-    let (code, _, err) = haul(at, &[&["md5sum", "t", "-C", "sums"][..], &only].concat());
-    assert_eq!(code, 0, "{err}");
+    let (code, told, err) = haul(at, &[&["md5sum", "t", "-C", "sums"][..], &only].concat());
+    assert_eq!((code, &*told), (0, "= a.txt\n= d/b.txt\n"), "{err}");
     assert!(err.contains("0 differences found") && err.contains("2 matching files"), "{err}");
     fs::write(at.join("t/a.txt"), "HELLO\n").unwrap();
-    let (code, _, err) = haul(at, &[&["md5sum", "t", "-C", "sums"][..], &only].concat());
-    assert_eq!(code, 1);
+    let (code, told, err) = haul(at, &[&["md5sum", "t", "-C", "sums"][..], &only].concat());
+    assert_eq!((code, &*told), (1, "* a.txt\n= d/b.txt\n"));
     assert!(err.contains("a.txt: files differ") && err.contains("1 differences found"), "{err}");
 }
 

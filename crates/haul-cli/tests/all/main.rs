@@ -42,6 +42,7 @@ mod meeting;
 mod messages;
 #[cfg(feature = "ncdu")]
 mod ncdu;
+mod nothing;
 mod object_lock;
 mod old_kernel;
 mod one_place;
@@ -67,3 +68,4 @@ mod spared;
 mod status;
 mod versions;
 mod webdav;
+mod whole;

@@ -475,6 +475,8 @@ fn a_move_moves_what_a_copy_copies() {
     let lab = Lab::new(HAUL);
     build(&lab.path("t"));
     lab.haul(&["copy", "@t/src", "@copied"]).ok();
+    // Where nothing is the directory goes as a whole.
+    std::fs::create_dir_all(lab.path("moved/there")).unwrap();
     lab.haul(&["move", "@t/src", "@moved/there", "--delete-empty-src-dirs"]).ok();
     assert_same(&folder::read(&lab.path("copied")), &folder::read(&lab.path("moved/there")), "copied and moved");
     let left: Vec<_> = folder::read(&lab.path("t/src")).into_keys().map(|p| p.display().to_string()).collect();

@@ -38,7 +38,7 @@ const WASTE_AT_FOLDERS: f64 = 0.08;
 /// Pages that such cuts may lie ahead, as a part of those that may wait: of most ranges some have been given out.
 const AHEAD: f64 = 1.3;
 /// Pages after which a request for folders is a small part.
-const FOLDERS_AFTER: f64 = 10.0;
+const FOLDERS_AFTER: f64 = 60.0;
 /// One name of so many is looked at for what names look like.
 const SAMPLED: usize = 8;
 

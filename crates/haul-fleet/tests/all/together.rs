@@ -857,3 +857,18 @@ async fn a_range_that_one_worker_may_not_send_is_sent_by_another() {
     let outcome = world.summary(&spec).await.outcome;
     assert_eq!((outcome.transfers, outcome.error_count), (3, 0), "{outcome:?}");
 }
+
+/// Its walk is over long before the files that it found are there.
+#[tokio::test]
+async fn what_a_worker_without_credentials_leaves_another_does() {
+    let world = World::new(true).await;
+    let spec = world.create(1).await.unwrap();
+    let unknown = Fault::Fail(ErrorKind::Unauthenticated, Retry::Never);
+    let mut sick = world.worker("sick", &spec, silent());
+    sick.cx.dst = Arc::new(Faulty::new(world.dst.clone()).on(Op::Publish, 400, unknown));
+    assert_eq!(sick.work().await.unwrap_err().kind(), ErrorKind::Unauthenticated);
+    world.worker("healthy", &spec, silent()).work().await.unwrap();
+    let Summary { complete, outcome, .. } = world.summary(&spec).await;
+    assert!(complete && outcome.error_count == 0, "{outcome:?}");
+    assert_eq!(tree(&world.dst).await, tree(&world.src).await);
+}

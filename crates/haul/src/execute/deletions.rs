@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     backup::Backup,
-    cx::{Consent, Cx},
+    consent::Consent,
+    cx::Cx,
     known::Index,
     ledger::Ledger,
     namesakes::has_other_kind,

@@ -2,7 +2,8 @@
 
 use super::{results::Results, way::InTheWay};
 use crate::{
-    cx::{Consent, Cx},
+    consent::Consent,
+    cx::Cx,
     hard_links::{HardLinks, Inode, Name},
     ledger::Ledger,
     plan::{Planner, forbidden},

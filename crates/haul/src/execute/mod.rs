@@ -26,7 +26,7 @@ use crate::{
     Cx,
     attributes::Attributes,
     backup::Backup,
-    cx::Consent,
+    consent::Consent,
     hard_links::Name,
     known::Index,
     ledger::Ledger,

@@ -3,7 +3,8 @@
 
 use super::{dirs::Dirs, full::Full, moved::MovedSources, waiting::Waiting};
 use crate::{
-    cx::{Consent, Cx, cancelled},
+    consent::Consent,
+    cx::{Cx, cancelled},
     hard_links::HardLinks,
     known::Index,
     ledger::Ledger,

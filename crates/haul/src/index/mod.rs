@@ -34,6 +34,9 @@ pub struct Known {
     pub index: Option<Settings>,
     /// Where it is noted in which directories a destination's source was: a folder.
     pub paths: Option<PathBuf>,
+    /// A job of its kind sees all that its source has, each time, but for what its filter leaves out: only then it tells something that the
+    /// newest change of all is an older one than before.
+    pub whole: bool,
     /// What files hold in pieces, from when they are compared until they are transferred.
     pub recipes: Recipes,
 }

@@ -10,11 +10,11 @@
 //! deleted, its directory's): where the newest is older than at the last run of the same job, the file system was set back to an
 //! earlier state, and the ctimes of its files say nothing of keys that were stored since.
 
-use super::{files, remote::whose};
+use super::{Known, files, remote::whose};
 use futures::{StreamExt, stream::BoxStream};
 use haul_core::{
     Entry, Key, Listed, Mtime, Posix,
-    filter::Filter,
+    filter::{Filter, FilterSpec},
     hash::to_hex,
     job::{Existing, Job},
     key::parent,
@@ -62,6 +62,8 @@ pub(crate) struct Paths {
     file: Option<PathBuf>,
     /// The job that is under way; 0 for one whose work proves nothing for the next.
     job: u64,
+    /// The newest change of what it sees is that of its source.
+    watches: bool,
     /// It only tells what it would do.
     dry_run: bool,
     state: Mutex<State>,
@@ -82,10 +84,11 @@ struct State {
 }
 
 impl Paths {
-    /// What is noted in `folder` of the sources of this destination; `None` notes nothing.
-    pub fn new(folder: Option<&Path>, dst: &dyn Store, job: &Job, filter: &Filter) -> Arc<Paths> {
-        let file = folder.map(|folder| folder.join(to_hex(&whose(dst)[..8])));
-        Arc::new(Paths { file, job: fingerprint(job, filter), dry_run: job.dry_run, state: Mutex::default() })
+    /// What is noted of the sources of this destination, where `known` says.
+    pub fn new(known: &Known, dst: &dyn Store, job: &Job, filter: &Filter) -> Arc<Paths> {
+        let file = known.paths.as_deref().map(|folder| folder.join(to_hex(&whose(dst)[..8])));
+        let watches = known.whole && is_by_names(filter.spec());
+        Arc::new(Paths { file, job: fingerprint(job, filter), watches, dry_run: job.dry_run, state: Mutex::default() })
     }
 
     /// A listing of `src` in which [`Entry::changed`] of a file is also not before it came to its path. Facts of inodes are needed
@@ -137,7 +140,7 @@ impl Paths {
 
     /// Notes the newest change of the source, and says whether a newer one was seen before.
     fn goes_back(&self, file: &Path, compared: bool) -> io::Result<bool> {
-        if !compared || self.job == 0 {
+        if !compared || self.job == 0 || !self.watches {
             return Ok(false);
         }
         let (newest, unclear) = {
@@ -364,6 +367,16 @@ fn fingerprint(job: &Job, filter: &Filter) -> u64 {
     xxh3_64(format!("{asked:?}{:?}", filter.spec()).as_bytes()).max(1)
 }
 
+/// True for a filter that leaves out the same of the same each time, and nothing for its age or what is beside it.
+fn is_by_names(filter: &FilterSpec) -> bool {
+    let FilterSpec { files_from, min_size, max_size, newer_than, older_than, exclude_if_present, partition, .. } =
+        filter;
+    let by_facts = [min_size, max_size].into_iter().any(Option::is_some)
+        || [newer_than, older_than].into_iter().any(Option::is_some)
+        || !filter.meta_rules.is_empty();
+    !by_facts && files_from.is_none() && exclude_if_present.is_empty() && partition.is_none()
+}
+
 /// In nanoseconds since 1970.
 fn now() -> i128 {
     files::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
@@ -435,7 +448,8 @@ mod tests {
 
     impl Lab {
         fn run(&self, job: &Job) -> Arc<Paths> {
-            Paths::new(Some(self.0.path()), &self.1, job, &Filter::default())
+            let known = Known { paths: Some(self.0.path().into()), whole: true, ..Known::default() };
+            Paths::new(&known, &self.1, job, &Filter::default())
         }
 
         /// Since when these directories have been there, in seconds, each in the one before; `None` for since now.

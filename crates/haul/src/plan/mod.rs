@@ -164,7 +164,7 @@ impl Planner {
         let rules = decide::rules(job, &cx.src, &cx.dst);
         // A move compares in another way, but what it stores comes from somewhere too.
         let dated = decide::goes_by_when_stored(&cx.src, &cx.dst);
-        let paths = dated.then(|| Paths::new(cx.known.paths.as_deref(), &*cx.dst, job, &cx.filter));
+        let paths = dated.then(|| Paths::new(&cx.known, &*cx.dst, job, &cx.filter));
         Planner {
             rules,
             paths,

@@ -1,0 +1,128 @@
+//! What is empty on a command line is mostly a variable that isn't set: it means neither the current directory nor everything.
+
+use haul_testkit::{folder::write, lab::Lab};
+use std::fs;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+const TIME: u64 = 1_600_000_000_123_456_789;
+
+fn lab() -> Lab {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("keep/a"), b"a", TIME);
+    write(&lab.path("s/b.txt"), b"b", TIME);
+    lab
+}
+
+/// Exit code and messages of haul in the directory `keep`.
+fn there(lab: &Lab, args: &[&str]) -> (Option<i32>, String) {
+    let ran = lab.haul_command(args).current_dir(lab.path("keep")).output().unwrap();
+    (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+}
+
+#[test]
+fn an_empty_path_is_not_the_current_directory() {
+    let lab = lab();
+    for args in [
+        &["purge", ""][..],
+        &["sync", "../s", ""],
+        &["delete", ""],
+        &["copy", "", "../d"],
+        &["rmdirs", ""],
+        &["ls", ""],
+    ] {
+        let (code, err) = there(&lab, args);
+        assert_eq!(code, Some(2), "{args:?}: {err}");
+        assert!(err.contains("a path is empty: write . for the current directory"), "{args:?}: {err}");
+    }
+    assert_ne!(there(&lab, &["rsync", "-a", "--delete", "../s/", ""]).0, Some(0));
+    fs::write(lab.config(), "[a]\ntype = alias\nremote =\n").unwrap();
+    let (code, err) = there(&lab, &["purge", "a:"]);
+    assert!(code != Some(0) && err.contains("alias \"a\" has no remote"), "{err}");
+    assert!(lab.path("keep/a").exists());
+    assert_eq!(there(&lab, &["ls", "."]).0, Some(0));
+}
+
+#[test]
+fn patterns_that_are_empty_or_have_blanks_around_them() {
+    let lab = lab();
+    let ran = lab.haul(&["copy", "@s", "@d", "--include", " "]).code(2);
+    assert!(ran.err.contains("an include pattern is empty"), "{}", ran.err);
+    lab.haul(&["delete", "@s", "--exclude", "*.txt "]).ok();
+    assert!(lab.path("s/b.txt").exists());
+    lab.haul(&["copy", "@s", "@d", "--include", " b.txt "]).ok();
+    assert!(lab.path("d/b.txt").exists());
+}
+
+#[test]
+fn no_input_replaces_no_file() {
+    let lab = lab();
+    let ran = lab.haul(&["rcat", "@keep/a"]).code(2);
+    assert!(ran.err.contains("nothing to read"), "{}", ran.err);
+    assert_eq!(fs::read(lab.path("keep/a")).unwrap(), b"a");
+    // A pipe that brings nothing was meant.
+    lab.haul_reading(&["rcat", "@keep/a"], b"").ok();
+    assert_eq!(fs::read(lab.path("keep/a")).unwrap(), b"");
+}
+
+#[test]
+fn a_dry_run_fails_as_the_run_would() {
+    let lab = lab();
+    fs::create_dir(lab.path("e")).unwrap();
+    for (args, why) in [
+        (&["sync", "@e", "@keep"][..], "is empty (--allow-empty-source"),
+        (&["sync", "@s", "@keep", "--max-delete=0"], "that is more than --max-delete 0"),
+    ] {
+        for dry_run in [&["-n"][..], &[]] {
+            let ran = lab.haul(&[args, dry_run].concat()).code(7);
+            assert!(ran.err.contains(why), "{args:?} {dry_run:?}: {}", ran.err);
+            assert!(lab.path("keep/a").exists());
+        }
+    }
+    lab.haul(&["sync", "@s", "@keep", "-n"]).ok();
+}
+
+#[test]
+fn an_errors_own_code_counts() {
+    let lab = lab();
+    // A directory stands where a file is to come.
+    fs::create_dir_all(lab.path("keep/b.txt/x")).unwrap();
+    write(&lab.path("keep/b.txt/x/y"), b"y", TIME);
+    let ran = lab.haul(&["sync", "@s", "@keep", "--exclude", "/b.txt/**", "--exclude=!", "--immutable"]);
+    assert_ne!(ran.code, 7, "{}", ran.err);
+}
+
+#[test]
+fn empty_directories_below_a_marker_stay() {
+    for args in [&["move", "@s", "@d", "--delete-empty-src-dirs"][..], &["rmdirs", "@s"], &["delete", "@s", "--rmdirs"]]
+    {
+        let lab = lab();
+        for dir in ["s/k/empty", "s/k/sub/e", "s/gone"] {
+            fs::create_dir_all(lab.path(dir)).unwrap();
+        }
+        write(&lab.path("s/k/.ignore"), b"", TIME);
+        write(&lab.path("s/k/sub/f"), b"f", TIME);
+        lab.haul(&[args, &["--exclude-if-present", ".ignore"]].concat()).ok();
+        assert!(lab.path("s/k/empty").exists() && lab.path("s/k/sub/e").exists(), "{args:?}");
+        assert!(!lab.path("s/gone").exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_link_is_purged_by_its_content_or_not_at_all() {
+    let lab = lab();
+    std::os::unix::fs::symlink("keep", lab.path("link")).unwrap();
+    assert_eq!(lab.haul(&["purge", "@link"]).code, 2);
+    assert!(lab.path("keep/a").exists());
+    lab.haul(&["purge", "@link/"]).ok();
+    assert!(!lab.path("keep/a").exists() && lab.path("link").exists());
+    let ran = lab.haul(&["rmdirs", "@s/b.txt"]).code(2);
+    assert!(ran.err.contains("is a file, not a directory"), "{}", ran.err);
+}
+
+#[test]
+fn a_file_is_no_folder_to_copy_to() {
+    let lab = lab();
+    let ran = lab.haul(&["copy", "@s/b.txt", "@keep/a"]).code(2);
+    assert!(ran.err.contains("is a file: name a directory, or use copyto"), "{}", ran.err);
+    assert_eq!(fs::read(lab.path("keep/a")).unwrap(), b"a");
+}
