@@ -185,7 +185,7 @@ pub fn report_code(report: &Report, error_on_no_transfer: bool) -> u8 {
     if !report.is_ok() {
         return code::OTHER;
     }
-    if error_on_no_transfer && report.totals.transfers == 0 { code::NOTHING } else { code::OK }
+    if error_on_no_transfer && report.totals.transfers + report.totals.renames == 0 { code::NOTHING } else { code::OK }
 }
 
 /// Why a job ended before its end, or with a code that no error explains; one line.

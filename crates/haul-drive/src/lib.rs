@@ -85,7 +85,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
         place: None,
         renames: true,
-        renames_dirs: true,
+        // What is left out would go along.
+        renames_dirs: !(config.skip_gdocs || config.skip_shortcuts),
         delete_batch: 1,
         copy_batch: 1,
         conditional: false,

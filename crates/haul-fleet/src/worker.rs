@@ -557,10 +557,10 @@ impl Crew {
                 true => Progress::Done(outcome),
                 false => Progress::Settled(outcome, files.clone()),
             };
+            let deaths = self.worker.settings.deaths;
             let progress = match reached {
-                // What was done of it is done again by whoever takes it: counted there, not here. A walk that was whole is no proof
-                // that its transfers were tried.
-                _ if fatal.is_some() => Progress::GivesBack(None, Outcome::default(), Vec::new()),
+                // A walk that was whole is no proof that its transfers were tried. One file that each worker fails so on is its own error.
+                Reached::End | Reached::Key(_) if fatal.is_some() && lease.record.failures < deaths => Progress::Fails,
                 Reached::End => settled(outcome),
                 Reached::Key(key) if ending => Progress::GivesBack(Some(key), outcome, files),
                 Reached::Key(key) => {
@@ -568,7 +568,10 @@ impl Crew {
                     let cuts = self.cuts(&lease, &range).boxed_local().await;
                     Progress::Reached(key, outcome, cuts, files)
                 }
-                Reached::Unknown if ending => Progress::GivesBack(None, Outcome::default(), Vec::new()),
+                // What was done of it is done again by whoever takes it: counted there, not here.
+                Reached::Unknown if ending || fatal.is_some() => {
+                    Progress::GivesBack(None, Outcome::default(), Vec::new())
+                }
                 // A listing that broke off. The errors tell, and nothing was deleted.
                 Reached::Unknown => settled(unsettled(outcome)),
             };
@@ -605,8 +608,10 @@ impl Crew {
             return Ok(());
         }
         let lease = lease.with(match reached {
-            _ if fatal.is_some() => Progress::GivesBack(None, Outcome::default(), Vec::new()),
-            Reached::Unknown if self.ended.is_cancelled() => Progress::GivesBack(None, Outcome::default(), Vec::new()),
+            Reached::End if fatal.is_some() && lease.record.failures < self.worker.settings.deaths => Progress::Fails,
+            Reached::Unknown if self.ended.is_cancelled() || fatal.is_some() => {
+                Progress::GivesBack(None, Outcome::default(), Vec::new())
+            }
             Reached::Unknown => Progress::Done(unsettled(outcome)),
             Reached::Key(_) => Progress::GivesBack(None, Outcome::default(), Vec::new()),
             Reached::End => Progress::Done(outcome),

@@ -185,7 +185,7 @@ impl DryRun {
     /// Tells what the run itself would refuse, and fails as it would.
     pub fn tell_refused(&self) {
         let (waiting, bytes) = *self.deletes.lock().unwrap_or_else(|e| e.into_inner());
-        if waiting == 0 {
+        if waiting == 0 || self.ledger.cut_short() {
             return;
         }
         let grounds = Grounds::of(&self.ledger, &self.source);

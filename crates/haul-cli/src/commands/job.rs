@@ -98,7 +98,11 @@ impl From<CopyArgs> for MoveArgs {
 
 /// Runs a job into a folder; a source that is one file goes into it under its own name.
 pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Result<Outcome> {
-    let args = args.into();
+    folder(verb, args.into(), ctx, false).await
+}
+
+/// The same; a move that `renames` may take the source directory itself along.
+async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Result<Outcome> {
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
     let dst = ctx.open_as(&ends.dest, &OpenOptions { pack: args.copy.pack, ..ctx.open_options() })?;
@@ -108,7 +112,10 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
     let report = match file {
         None => {
             see_destination(&mut job)?;
-            if let Some(report) = at_once(ctx, &job, &cx, ends, &written).await {
+            // The source itself is gone then.
+            if (renames || args.delete_empty_src_dirs)
+                && let Some(report) = at_once(ctx, &job, &cx, ends, &written).await
+            {
                 written.finish()?;
                 return Ok(Outcome::Job(Box::new(report)));
             }
@@ -148,7 +155,7 @@ pub async fn to_name(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -> Re
     let args = args.into();
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
-    let Some(from) = file else { return into_folder(verb, args, ctx).await };
+    let Some(from) = file else { return folder(verb, args, ctx, true).await };
     if args.copy.pack {
         let message = "--pack takes a directory as DEST: use copy or move, or name a file of a pack remote";
         return Err(crate::error::usage(message));

@@ -12,10 +12,10 @@ use haul::pipe;
 use haul_core::{Error, Mtime};
 use haul_store::WriteSpec;
 use jiff::Timestamp;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat, fstat, makedev};
 use std::{
     ffi::OsString,
-    io::{Read, stdin},
+    io::{IsTerminal, Read, stdin},
 };
 
 /// Input up to this many bytes is read before the write begins: its length is then known, and it costs one request.
@@ -35,7 +35,10 @@ pub struct Args {
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     // A forgotten pipe, or a job of cron: a file must not be replaced by nothing.
-    if rustix::fs::fstat(stdin()).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice) {
+    let is_null = |stat: Stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == makedev(1, 3)
+    };
+    if stdin().is_terminal() || fstat(stdin()).is_ok_and(is_null) {
         return Err(usage("nothing to read: standard input is a terminal or /dev/null"));
     }
     let (store, Some(key)) = open_file(ctx, &args.path).await? else {

@@ -75,7 +75,11 @@ fn copied_compared_synced_and_moved() {
     lab.haul(&["copy", "b:e", "@back"]).ok();
     assert_same(&lab, "src", "back");
     lab.haul(&["move", "b:e", "b:moved"]).ok();
-    lab.haul(&["lsf", "-R", "--files-only", "b:e"]).code(3);
+    assert_eq!(lab.haul(&["lsf", "-R", "--files-only", "b:e"]).ok().out, "");
+    let moved = lab.haul(&["moveto", "b:moved", "b:m2", "-v"]).ok();
+    assert!(moved.err.contains("Renamed to"), "{}", moved.err);
+    lab.haul(&["lsf", "b:moved"]).code(3);
+    lab.haul(&["moveto", "b:m2", "b:moved"]).ok();
     lab.haul(&["check", "@src", "b:moved"]).ok();
     lab.haul(&["purge", "b:d"]).ok();
     assert!(!sim.shown().contains_key("d"));

@@ -217,7 +217,11 @@ fn copied_compared_synced_and_moved() {
     let read = |name| folder::files(&folder::read(&lab.path(name)));
     folder::assert_same(&read("src"), &read("back"), "");
     lab.haul(&["move", "od:e", "od:moved"]).ok();
-    lab.haul(&["lsf", "-R", "--files-only", "od:e"]).code(3);
+    assert_eq!(lab.haul(&["lsf", "-R", "--files-only", "od:e"]).ok().out, "");
+    let moved = lab.haul(&["moveto", "od:moved", "od:m2", "-v"]).ok();
+    assert!(moved.err.contains("Renamed to"), "{}", moved.err);
+    lab.haul(&["lsf", "od:moved"]).code(3);
+    lab.haul(&["moveto", "od:m2", "od:moved"]).ok();
     lab.haul(&["check", "@src", "od:moved"]).ok();
     lab.haul(&["purge", "od:d"]).ok();
     assert!(!drive.shown().contains_key("d"));

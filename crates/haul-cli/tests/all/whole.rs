@@ -23,14 +23,14 @@ fn is_there(lab: &Lab, name: &str) -> bool {
 
 #[test]
 fn a_directory_goes_with_all_that_it_holds() {
-    for command in ["move", "moveto"] {
+    for command in [&["move", "--delete-empty-src-dirs"][..], &["moveto"]] {
         let lab = Lab::new(HAUL);
         tree(&lab, "s");
-        let ran = lab.haul(&[command, "@s", "@new/place", "-v"]).ok();
+        let ran = lab.haul(&[command, &["@s", "@new/place", "-v"]].concat()).ok();
         assert!(ran.err.contains("Renamed to") && !ran.err.contains("not copied"), "{}", ran.err);
         assert!(!is_there(&lab, "s"));
         for name in ["new/place/a/f", "new/place/g", "new/place/empty", "new/place/link"] {
-            assert!(is_there(&lab, name), "{command}: {name}");
+            assert!(is_there(&lab, name), "{command:?}: {name}");
         }
     }
 }
@@ -41,29 +41,37 @@ fn what_asks_for_single_files_moves_single_files() {
         let lab = Lab::new(HAUL);
         tree(&lab, "s");
         fs::remove_file(lab.path("s/link")).unwrap();
-        let ran = lab.haul(&[&["move", "@s", "@d", "-v"], more].concat()).ok();
+        let ran = lab.haul(&[&["moveto", "@s", "@d", "-v"], more].concat()).ok();
         assert!(!ran.err.contains("Renamed to"), "{more:?}: {}", ran.err);
         assert!(is_there(&lab, "d/a/f") && is_there(&lab, "s/empty"), "{more:?}");
         assert_eq!(is_there(&lab, "s/g"), more[0] == "--exclude", "{more:?}");
     }
     let lab = Lab::new(HAUL);
     tree(&lab, "s");
-    lab.haul(&["move", "@s", "@d", "-n"]).ok();
+    lab.haul(&["moveto", "@s", "@d", "-n"]).ok();
     assert!(is_there(&lab, "s/g") && !is_there(&lab, "d"));
     // Where something is, files come to what is there; a symlink stays one.
     write(&lab.path("d/own"), b"own", TIME);
-    lab.haul(&["move", "@s", "@d"]).ok();
+    lab.haul(&["moveto", "@s", "@d"]).ok();
     assert!(is_there(&lab, "d/own") && is_there(&lab, "d/g") && is_there(&lab, "s/link"));
     symlink("d", lab.path("way")).unwrap();
-    lab.haul(&["move", "@way", "@e"]).ok();
+    lab.haul(&["moveto", "@way", "@e"]).ok();
     assert!(is_there(&lab, "e/g") && is_there(&lab, "way") && is_there(&lab, "d") && !is_there(&lab, "d/g"));
+}
+
+#[test]
+fn a_move_alone_leaves_its_source_directory() {
+    let lab = Lab::new(HAUL);
+    tree(&lab, "s");
+    lab.haul(&["move", "@s", "@d"]).ok();
+    assert!(is_there(&lab, "s/empty") && is_there(&lab, "d/g") && !is_there(&lab, "s/g"));
 }
 
 #[test]
 fn a_directory_in_itself_is_refused_as_ever() {
     let lab = Lab::new(HAUL);
     tree(&lab, "s");
-    let ran = lab.haul(&["move", "@s", "@s/a/new"]);
+    let ran = lab.haul(&["moveto", "@s", "@s/a/new"]);
     assert!(ran.code != 0 && ran.err.contains("is inside the source"), "{}", ran.err);
     assert!(is_there(&lab, "s/a/f") && !is_there(&lab, "s/a/new"));
 }
@@ -82,11 +90,11 @@ fn a_service_is_asked_once() {
         sim.add_file(&top, &format!("f{number}"), b"content");
     }
     let haul = |args: &[&str]| lab.haul(&[args, &["--drive-endpoint", &endpoint]].concat());
-    let ran = haul(&["move", "g:top", "g:other/name", "-v"]).ok();
+    let ran = haul(&["moveto", "g:top", "g:other/name", "-v", "--error-on-no-transfer"]).ok();
     assert!(ran.err.contains("Renamed to"), "{}", ran.err);
     assert_eq!(haul(&["lsf", "g:other/name"]).ok().lines().len(), 50);
     assert_eq!(haul(&["lsf", "g:"]).ok().lines(), ["other/"]);
     // Both by the name of the same thing, whatever the answer says.
-    let again = haul(&["move", "g:top", "g:third"]);
+    let again = haul(&["moveto", "g:top", "g:third"]);
     assert_eq!(again.code, 3, "{}", again.err);
 }

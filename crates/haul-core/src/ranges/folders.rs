@@ -61,9 +61,8 @@ impl Folders {
         if count >= rest as f64 {
             return None;
         }
-        let folder = self.known[next + count as usize].as_bytes();
-        // What is called as the folder is, without its slash, comes before it.
-        let cut = Key::new(folder.strip_suffix(b"/").unwrap_or(folder));
+        // With its slash: without it, `data` would lie before what is in `data-1/`, and so before the start.
+        let cut = self.known[next + count as usize].clone();
         Some((cut, count * self.pages, rest as f64 * self.pages))
     }
 }
@@ -90,9 +89,16 @@ mod tests {
         folders.known((0..100).map(|number| Key::new(format!("{number:02}/"))).collect());
         assert_eq!(folders.cut(&Key::new("00/x"), 8.0), None);
         folders.measure([(&Key::new("00/a"), &Key::new("04/z"), 2.0)].into_iter());
-        assert_eq!(folders.cut(&Key::new("04/z"), 8.0), Some((Key::new("21"), 8.0, 47.5)));
+        assert_eq!(folders.cut(&Key::new("04/z"), 8.0), Some((Key::new("21/"), 8.0, 47.5)));
         assert_eq!(folders.cut(&Key::new("90/z"), 8.0), None);
+        let mut alike = Folders::default();
+        alike.known(["data-1/", "data-2/", "data/", "other/"].map(Key::new).into());
+        alike.measure([(&Key::new("data-1/a"), &Key::new("data-1/z"), 9.0)].into_iter());
+        for start in ["data-1/x", "data-2/x"] {
+            let start = Key::new(start);
+            assert!(alike.cut(&start, 8.0).is_none_or(|(cut, ..)| cut > start));
+        }
         folders.measure([(&Key::new("00/a"), &Key::new("00/z"), 9.0)].into_iter());
-        assert_eq!(folders.cut(&Key::new("00/z"), 8.0), Some((Key::new("02"), 18.0, 99.0 * 18.0)));
+        assert_eq!(folders.cut(&Key::new("00/z"), 8.0), Some((Key::new("02/"), 18.0, 99.0 * 18.0)));
     }
 }

@@ -126,6 +126,12 @@ fn shapes(keys: u64) -> Vec<(&'static str, Vec<Key>)> {
         ("folders of nearly a page", sorted((0..keys).map(|n| format!("{:04}/{n:09}", n / 930)))),
         ("folders of a little more", sorted((0..keys).map(|n| format!("{:04}/{n:09}", n / 1_070)))),
         ("folders of two pages and more", sorted((0..keys).map(|n| format!("{:04}/{n:09}", n / 2_400)))),
+        (
+            "folders whose names begin alike",
+            sorted(
+                (0..keys).map(|n| format!("data{}/{n:09}", ["", "-1", "-2", ".old", " x"][(n * 5 / keys) as usize])),
+            ),
+        ),
         ("small folders", sorted((0..keys).map(|n| format!("{:05}/{n:09}", n / 130)))),
         ("long alike", sorted((0..keys).map(|n| format!("{}{:x}", "a".repeat(150), hash(n))))),
         (

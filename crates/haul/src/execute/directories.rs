@@ -170,7 +170,7 @@ impl Directories {
     /// Finishes directories: creates empty ones if asked, deletes those that are missing from the source, sets times, and deletes
     /// the source's empty ones after a move.
     pub async fn finish(&self, deletes: bool) {
-        if self.cx.cancel.is_cancelled() {
+        if self.cx.cancel.is_cancelled() || self.ledger.was_quit() {
             return;
         }
         self.make_empty_dirs().await;
