@@ -438,8 +438,7 @@ fn with_environment(table: &[Flag], given: Vec<Given>, env: Env<'_>) -> Result<V
     let mut all = Vec::new();
     for flag in table.iter().filter(|f| !f.local) {
         let Some(long) = flag.long.as_deref().filter(|l| !OWN_VARIABLES.contains(l)) else { continue };
-        let upper = long.to_uppercase().replace('-', "_");
-        let found = ["HAUL", "RCLONE"].map(|p| format!("{p}_{upper}")).into_iter().find_map(|n| Some((env(&n)?, n)));
+        let found = variables(long).into_iter().find_map(|n| Some((env(&n)?, n)));
         let Some((value, name)) = found else { continue };
         let values = if flag.list { fields(&value) } else { vec![value] };
         for value in values {
@@ -451,6 +450,12 @@ fn with_environment(table: &[Flag], given: Vec<Given>, env: Env<'_>) -> Result<V
         push(&mut all, one)?;
     }
     Ok(all)
+}
+
+/// The variables that give a flag of this long form its value, the one that counts first.
+pub fn variables(long: &str) -> [String; 2] {
+    let upper = long.to_uppercase().replace('-', "_");
+    ["HAUL", "RCLONE"].map(|program| format!("{program}_{upper}"))
 }
 
 /// Flags whose variables mean something of their own: `HAUL_CONFIG` says where haul's file is, and leaves rclone's in use.

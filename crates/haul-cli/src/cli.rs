@@ -98,10 +98,11 @@ fn explained(error: &clap::Error, line: &[OsString]) -> String {
     let flag = told(ContextKind::InvalidArg).unwrap_or_default();
     if let Some(value) = told(ContextKind::InvalidValue) {
         let long = flag.trim_start_matches("--").split([' ', '=']).next().unwrap_or_default();
-        let upper = long.to_uppercase().replace('-', "_");
-        let is = |name: &String| env(name).is_some_and(|given| given == value);
-        let from = ["HAUL", "RCLONE"].map(|program| format!("{program}_{upper}")).into_iter().find(is);
-        return from.map_or_else(|| text.clone(), |name| format!("{name}: {text}"));
+        let from = args::variables(long).into_iter().find(|name| env(name).is_some_and(|given| given == value));
+        return match from {
+            Some(name) => format!("{name}: {text}"),
+            None => text,
+        };
     }
     let verb = line.iter().skip(1).filter_map(|word| word.to_str()).find(|word| !word.starts_with('-'));
     if let Some(verb @ ("copy" | "move" | "sync")) = verb

@@ -207,6 +207,7 @@ fn upper(c: char) -> char {
     }
 }
 
+/// A name's stem and its extension.
 fn split_extension(name: &str) -> (&str, &str) {
     name.split_at(name.len() - extension(name.as_bytes()).len())
 }

@@ -236,7 +236,7 @@ impl MemStore {
         let mut state = self.space.lock();
         state.exists = true;
         let full = self.full(key);
-        if key.is_root() || !(self.caps.dirs || self.caps.keeps_empty_dirs) {
+        if key.is_root() || !self.caps.has_dirs() {
             return Ok(());
         }
         let full = if key.is_dir() { full } else { [&full[..], b"/"].concat() };

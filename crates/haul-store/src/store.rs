@@ -195,6 +195,11 @@ fn renames() -> bool {
 }
 
 impl Caps {
+    /// False where directories exist only as prefixes of keys: there is nothing to delete, and asking would cost requests.
+    pub fn has_dirs(&self) -> bool {
+        self.dirs || self.keeps_empty_dirs
+    }
+
     /// What a store rests on that keeps its content in these directories of this one.
     pub fn ground(&self, dirs: &[&[u8]]) -> Vec<Domain> {
         let own = self.domain.iter().flat_map(|domain| dirs.iter().map(|dir| domain.below(dir)));
@@ -364,7 +369,8 @@ pub struct ListRequest {
 }
 
 impl CopyHow {
-    /// True for those that only stores with [`Inodes`] know; others answer `Unsupported`.
+    /// True for those that most stores answer with `Unsupported`: only stores with [`Inodes`] know them, and of
+    /// [`CopyHow::RenameDir`] those that say so.
     pub fn needs_inodes(self) -> bool {
         !matches!(self, CopyHow::Copy | CopyHow::Rename)
     }

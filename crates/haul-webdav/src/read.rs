@@ -49,7 +49,10 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     if want.is_some_and(|want| !facts.may_be(want)) {
         return Err(changed());
     }
-    let facts = want.map_or_else(|| facts.clone(), |want| facts.clone().dated_as(want));
+    let facts = match want {
+        Some(want) => facts.dated_as(want),
+        None => facts,
+    };
     let mut entry = facts.entry(key.clone());
     entry.changed = service.changed(facts.modified);
     if let Some(want) = want {

@@ -3,7 +3,7 @@
 use crate::{
     consent::Consent,
     cx::Cx,
-    execute::pending::{Grounds, Refused, refusal},
+    execute::pending::{Grounds, refusal},
     extra_dirs::ExtraDirs,
     hard_links::HardLinks,
     ledger::Ledger,
@@ -11,7 +11,7 @@ use crate::{
     plan::{Outlet, Planner, Taker, forbidden, told_of},
 };
 use haul_core::{
-    Error, ErrorKind, Key,
+    Key,
     compare::Reason,
     event::Event,
     job::Job,
@@ -189,14 +189,9 @@ impl DryRun {
             return;
         }
         let grounds = Grounds::of(&self.ledger, &self.source);
-        let Some(Refused { message, ends_job }) = refusal(&self.job.deletes, waiting, (waiting, bytes), &grounds)
-        else {
-            return;
-        };
-        if ends_job {
-            self.ledger.report().stopped.get_or_insert(ErrorKind::Limit);
+        if let Some(refused) = refusal(&self.job.deletes, waiting, (waiting, bytes), &grounds) {
+            refused.tell(&self.ledger);
         }
-        self.ledger.error(Error::new(ErrorKind::Limit, "delete", message));
     }
 
     fn rename(&self, step: &Step) {

@@ -3,7 +3,7 @@
 
 use crate::{cx::Cx, overlap, report::Report};
 use haul_core::{
-    Error, Key, Result,
+    Key, Result,
     event::Event,
     job::{Attributes, Job, Mounts, Verb},
     plan::Replace,
@@ -53,7 +53,7 @@ pub async fn move_whole(cx: &Cx, job: &Job, from: &Directory, to: &Directory) ->
         tracing::debug!(%error, "the directory is not moved as a whole");
     }
     // The answer may be lost of what was done.
-    let done = matches!(answer, Some(Ok(_))) || is_free(from).await && is_there(to).await;
+    let done = matches!(answer, Some(Ok(_))) || is_free(from).await && matches!(is_taken(to).await, Ok(true));
     if !done {
         return None;
     }
@@ -64,24 +64,18 @@ pub async fn move_whole(cx: &Cx, job: &Job, from: &Directory, to: &Directory) ->
     Some(report)
 }
 
-async fn stat(at: &Directory) -> Result<bool> {
-    let found = |key: &Key| {
-        let (store, key) = (at.store.clone(), key.clone());
-        async move {
-            match store.stat(&key).await {
-                Err(error) if error.is_missing() => Ok::<_, Error>(false),
-                other => other.map(|_| true),
-            }
+/// Whether anything is there, a directory or a file.
+async fn is_taken(at: &Directory) -> Result<bool> {
+    for key in [&at.key, &Key::new(at.key.path())] {
+        match at.store.stat(key).await {
+            Err(error) if error.is_missing() => {}
+            other => return other.map(|_| true),
         }
-    };
-    Ok(found(&at.key).await? || found(&Key::new(at.key.path())).await?)
+    }
+    Ok(false)
 }
 
-/// Surely nothing is there, neither a directory nor a file.
+/// Surely nothing is there.
 async fn is_free(at: &Directory) -> bool {
-    matches!(stat(at).await, Ok(false))
-}
-
-async fn is_there(at: &Directory) -> bool {
-    matches!(stat(at).await, Ok(true))
+    matches!(is_taken(at).await, Ok(false))
 }

@@ -50,8 +50,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     delete_listed(&source.store, batch, &mut failures).await;
     failures.finish()?;
     // Where directories are parts of keys they went with the files.
-    let caps = source.store.caps();
-    if args.rmdirs && (caps.dirs || caps.keeps_empty_dirs) {
+    if args.rmdirs && source.store.caps().has_dirs() {
         return rmdirs::remove(ctx, &source, true).await;
     }
     Ok(Outcome::Done)

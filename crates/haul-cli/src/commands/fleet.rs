@@ -368,7 +368,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         witnesses: Vec::new(),
         requests_a_second: ctx.flags.network.tpslimit,
         bytes_a_second: (limit.up, limit.down),
-        finish: caps.dirs || caps.keeps_empty_dirs,
+        finish: caps.has_dirs(),
         split_files_from: args.split_files_from.bytes().unwrap_or(0),
         made,
     };

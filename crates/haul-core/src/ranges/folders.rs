@@ -15,15 +15,23 @@ pub(super) struct Folders {
 impl Folders {
     /// The directory that two keys are in, in folders of their own; once.
     pub fn wanted(&mut self, first: &Key, last: &Key) -> Option<Key> {
+        if self.asked {
+            return None;
+        }
         let (first, last) = (first.as_bytes(), last.as_bytes());
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let dir = first[..common].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-        let in_folders = [first, last].iter().all(|key| key[dir..].contains(&b'/'));
-        (in_folders && !std::mem::replace(&mut self.asked, true)).then(|| Key::new(&first[..dir]))
+        self.asked = [first, last].iter().all(|key| key[dir..].contains(&b'/'));
+        self.asked.then(|| Key::new(&first[..dir]))
     }
 
     pub fn known(&mut self, folders: Vec<Key>) {
         self.known = folders;
+    }
+
+    /// How many folders begin up to `key`.
+    fn up_to(&self, key: &Key) -> usize {
+        self.known.partition_point(|folder| folder <= key)
     }
 
     /// Reckons what a folder has from parts of the listing: from where to where, and how many pages.
@@ -31,9 +39,8 @@ impl Folders {
         if self.known.is_empty() {
             return;
         }
-        let at = |key: &Key| self.known.partition_point(|folder| folder <= key);
         let (folders, pages) = seen.fold((0, 0.0), |(folders, all), (from, to, pages)| {
-            (folders + at(to).saturating_sub(at(from)), all + pages)
+            (folders + self.up_to(to).saturating_sub(self.up_to(from)), all + pages)
         });
         if pages > 0.0 {
             // A part that ends in the folder that it began in says what that one has at least.
@@ -43,27 +50,27 @@ impl Folders {
 
     /// Pages between two keys, where several of the folders that are known lie between them.
     pub fn between(&self, after: &Key, until: &Key) -> Option<f64> {
-        let at = |key: &Key| self.known.partition_point(|folder| folder <= key);
-        let count = at(until).saturating_sub(at(after));
+        let count = self.up_to(until).saturating_sub(self.up_to(after));
         let known = self.pages > 0.0 && self.known.last().is_some_and(|last| until < last);
         (known && count > 1).then_some(count as f64 * self.pages)
     }
 
-    /// Where a range that begins after `start` is to end so that it has some `pages`, how many those are, and how many there are in all
-    /// folders from `start`; `None` where the folders that are known don't reach so far.
-    pub fn cut(&self, start: &Key, pages: f64) -> Option<(Key, f64, f64)> {
+    /// Where a range from `start` to `until` is to be cut so that its first part has some `pages`, how many those are, and how many there
+    /// are in all folders from `start`; `None` where the folders that are known, or the range, don't reach so far.
+    pub fn cut(&self, start: &Key, until: Option<&Key>, pages: f64) -> Option<(Key, f64, f64)> {
         if self.pages <= 0.0 {
             return None;
         }
-        let next = self.known.partition_point(|folder| folder <= start);
+        let next = self.up_to(start);
         let count = (pages / self.pages).round().max(1.0);
         let rest = self.known.len() - next;
         if count >= rest as f64 {
             return None;
         }
         // With its slash: without it, `data` would lie before what is in `data-1/`, and so before the start.
-        let cut = self.known[next + count as usize].clone();
-        Some((cut, count * self.pages, rest as f64 * self.pages))
+        let cut = &self.known[next + count as usize];
+        let inside = until.is_none_or(|until| cut < until);
+        inside.then(|| (cut.clone(), count * self.pages, rest as f64 * self.pages))
     }
 }
 
@@ -87,18 +94,19 @@ mod tests {
     fn cuts_lie_before_folders_so_many_pages_on() {
         let mut folders = Folders::default();
         folders.known((0..100).map(|number| Key::new(format!("{number:02}/"))).collect());
-        assert_eq!(folders.cut(&Key::new("00/x"), 8.0), None);
+        assert_eq!(folders.cut(&Key::new("00/x"), None, 8.0), None);
         folders.measure([(&Key::new("00/a"), &Key::new("04/z"), 2.0)].into_iter());
-        assert_eq!(folders.cut(&Key::new("04/z"), 8.0), Some((Key::new("21/"), 8.0, 47.5)));
-        assert_eq!(folders.cut(&Key::new("90/z"), 8.0), None);
+        assert_eq!(folders.cut(&Key::new("04/z"), None, 8.0), Some((Key::new("21/"), 8.0, 47.5)));
+        assert_eq!(folders.cut(&Key::new("04/z"), Some(&Key::new("21/")), 8.0), None);
+        assert_eq!(folders.cut(&Key::new("90/z"), None, 8.0), None);
         let mut alike = Folders::default();
         alike.known(["data-1/", "data-2/", "data/", "other/"].map(Key::new).into());
         alike.measure([(&Key::new("data-1/a"), &Key::new("data-1/z"), 9.0)].into_iter());
         for start in ["data-1/x", "data-2/x"] {
             let start = Key::new(start);
-            assert!(alike.cut(&start, 8.0).is_none_or(|(cut, ..)| cut > start));
+            assert!(alike.cut(&start, None, 8.0).is_none_or(|(cut, ..)| cut > start));
         }
         folders.measure([(&Key::new("00/a"), &Key::new("00/z"), 9.0)].into_iter());
-        assert_eq!(folders.cut(&Key::new("00/z"), 8.0), Some((Key::new("02/"), 18.0, 99.0 * 18.0)));
+        assert_eq!(folders.cut(&Key::new("00/z"), None, 8.0), Some((Key::new("02/"), 18.0, 99.0 * 18.0)));
     }
 }

@@ -351,6 +351,11 @@ impl Ranges {
         self.ranges.iter().rposition(|range| range.found)
     }
 
+    /// Ranges of which nothing is known yet.
+    fn blind(&self) -> f64 {
+        self.ranges.iter().filter(|range| !range.found && range.state != State::Over).count() as f64
+    }
+
     /// The directory whose folders should be asked for, by one request: many pages have come, and their keys are in several folders of
     /// it. Once.
     pub fn wants_folders(&mut self) -> Option<Key> {
@@ -385,14 +390,10 @@ impl Ranges {
         }
         let seen = self.ranges.iter().filter_map(|range| range.own.as_ref());
         self.folders.measure(seen.map(|own| (&own.from, &own.to, own.pages)));
-        let (cut, pages, left) = self.folders.cut(range.after.as_ref()?, PAGES.1)?;
-        if range.until.as_ref().is_some_and(|until| cut >= *until) {
-            return None;
-        }
+        let (cut, pages, left) = self.folders.cut(range.after.as_ref()?, range.until.as_ref(), PAGES.1)?;
         let room = self.room_at_folders(left, open);
-        let blind = self.ranges.iter().filter(|range| !range.found && range.state != State::Over).count() as f64;
         let ahead = self.held as f64 + self.ranges.iter().map(|range| range.left).sum::<f64>();
-        let worth = room >= 1.0 && blind < self.trust && ahead < AHEAD * self.window() as f64;
+        let worth = room >= 1.0 && self.blind() < self.trust && ahead < AHEAD * self.window() as f64;
         Some(worth.then(|| self.split(at, cut, pages)))
     }
 
@@ -418,7 +419,7 @@ impl Ranges {
         }
         let window = self.window() as f64;
         let mut ahead = self.held as f64;
-        let blind = self.ranges.iter().filter(|range| !range.found && range.state != State::Over).count() as f64;
+        let blind = self.blind();
         let spread = self.spread.as_ref().map(Spread::measure);
         for at in 0..frontier {
             if ahead >= window || blind >= self.trust {
@@ -431,8 +432,8 @@ impl Ranges {
             let by_folders = self.by_folders(at);
             if range.state != State::Over
                 && by_folders.is_some_and(|left| left >= 1.5 * PAGES.1)
-                && let Some((cut, pages, _)) = range.after.as_ref().and_then(|after| self.folders.cut(after, PAGES.1))
-                && range.until.as_ref().is_some_and(|until| cut < *until)
+                && let Some(after) = &range.after
+                && let Some((cut, pages, _)) = self.folders.cut(after, range.until.as_ref(), PAGES.1)
                 && self.room_at_folders(0.0, open) >= 1.0
             {
                 let new = self.split(at, cut, pages);

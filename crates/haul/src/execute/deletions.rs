@@ -3,7 +3,7 @@
 use super::{
     dirs::Dirs,
     moved::{Question, still_there},
-    pending::{self, DELETE_BATCH, Grounds, PendingDeletes, Refused},
+    pending::{self, DELETE_BATCH, Grounds, PendingDeletes},
     places,
 };
 use crate::{
@@ -141,11 +141,8 @@ impl Deleter {
             return self.ledger.notice(None, format!("{waiting} {files} not deleted, as the run was cut short"));
         }
         let grounds = Grounds::of(&self.ledger, self.cx.src.locator());
-        if let Some(Refused { message, ends_job }) = self.pending.refusal(waiting, &grounds) {
-            if ends_job {
-                self.ledger.report().stopped.get_or_insert(ErrorKind::Limit);
-            }
-            return self.ledger.error(Error::new(ErrorKind::Limit, "delete", message));
+        if let Some(refused) = self.pending.refusal(waiting, &grounds) {
+            return refused.tell(&self.ledger);
         }
         let source = self.ledger.source_files().clone();
         match places::source_among(&self.cx, &source, &mut spool).await {

@@ -21,7 +21,7 @@ use haul_core::{
     keep::Keep,
     plan::{Action, Step},
 };
-use haul_store::{AttributesItem, Store, WriteSpec};
+use haul_store::{AttributesItem, WriteSpec};
 use std::sync::Arc;
 
 /// Permission bits of a directory that everybody may read and enter.
@@ -224,7 +224,7 @@ impl Directories {
     /// Deepest first. A directory that still holds something (an excluded file, for example) stays, which isn't an error.
     async fn remove_extra_dirs(&self) {
         let mut extra = self.dirs.extra.take();
-        if !has_dirs(&self.cx.dst) {
+        if !self.cx.dst.caps().has_dirs() {
             return;
         }
         let mut left = self.ledger.may_still_delete(&self.job.deletes);
@@ -316,7 +316,7 @@ impl Directories {
     }
 
     async fn remove_empty_src_dirs(&self) {
-        if !has_dirs(&self.cx.src) {
+        if !self.cx.src.caps().has_dirs() {
             return;
         }
         let (mut dirs, mut marked) = (Vec::<Key>::new(), Marked::default());
@@ -336,9 +336,4 @@ impl Directories {
             self.ledger.report().totals.dirs_deleted += answers.iter().filter(|a| a.is_ok()).count() as u64;
         }
     }
-}
-
-/// False where directories exist only as prefixes of keys: there is nothing to delete, and asking would cost requests.
-fn has_dirs(store: &Arc<dyn Store>) -> bool {
-    store.caps().dirs || store.caps().keeps_empty_dirs
 }

@@ -5,7 +5,7 @@ use crate::{
     spool::{Gone, Spool},
 };
 use haul_core::{
-    Result,
+    Error, ErrorKind, Result,
     job::{BeyondMax, DeleteWhen, Deletes},
 };
 use std::sync::{Mutex, MutexGuard};
@@ -58,6 +58,16 @@ pub struct Refused {
     pub message: String,
     /// A limit or guard: the job has failed, not only a file.
     pub ends_job: bool,
+}
+
+impl Refused {
+    /// Tells it, and counts it as an error.
+    pub fn tell(self, ledger: &Ledger) {
+        if self.ends_job {
+            ledger.report().stopped.get_or_insert(ErrorKind::Limit);
+        }
+        ledger.error(Error::new(ErrorKind::Limit, "delete", self.message));
+    }
 }
 
 impl PendingDeletes {
