@@ -273,20 +273,12 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     };
     let proved = match proved {
         Ok(proved) => proved,
-        Err(fault) if fault.kind == ErrorKind::Corrupt && !is_still(&payload, &ours).await? => {
-            let message = "it changed while it was sent";
-            return Err(Error::new(ErrorKind::Changed, "read", message).with_key(key));
+        Err(fault) if fault.kind == ErrorKind::Corrupt && !payload.still_has(&ours).await? => {
+            return Err(Payload::changed().with_key(key));
         }
         Err(fault) => return Err(refused(*fault, &spec.replace, "write", key)),
     };
     Ok(Stored { version: Some(meta::version(&proved.etag)), size, hashes: proved.hashes, ..Stored::default() })
-}
-
-/// Whether a payload still has a hash that it had: a file may have changed.
-async fn is_still(payload: &Payload, hashes: &Hashes) -> Result<bool> {
-    let Some((algo, _)) = hashes.iter().next().filter(|_| payload.pieces().is_none()) else { return Ok(true) };
-    let now = payload.clone().with_hashes(Hashes::default()).hash(&[algo]).await?;
-    Ok(now.agree(hashes).is_none_or(|(_, same)| same))
 }
 
 /// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway. Of what else is known of the

@@ -338,6 +338,21 @@ impl Payload {
         }
         Ok(all)
     }
+
+    /// Whether its bytes still have these hashes, which they had: what is in a file may have changed.
+    ///
+    /// Errors: those of [`Payload::each`].
+    pub async fn still_has(&self, hashes: &Hashes) -> Result<bool> {
+        let Content::Stretch(_) = &self.content else { return Ok(true) };
+        let Some((algo, _)) = hashes.iter().next() else { return Ok(true) };
+        let now = self.clone().with_hashes(Hashes::default()).hash(&[algo]).await?;
+        Ok(now.agree(hashes).is_none_or(|(_, same)| same))
+    }
+
+    /// The error of one that was refused because it isn't what was hashed any more.
+    pub fn changed() -> Error {
+        Error::new(ErrorKind::Changed, "read", "it changed while it was sent")
+    }
 }
 
 /// The error of whoever wants to look at bytes that only pass.

@@ -579,6 +579,23 @@ async fn a_file_that_changes_before_it_is_sent_is_not_sent_as_something_else() {
     assert!(heads[0].contains(&format!("x-amz-checksum-crc64nvme: {}", crc.to_lowercase())), "{}", heads[0]);
 }
 
+/// Sent again with the hash that it had, it would be refused as often as it is tried.
+#[tokio::test]
+async fn a_part_of_a_file_that_changed_is_not_sent_again() {
+    let (mut file, was, is) = (tempfile::tempfile().unwrap(), vec![1; 600_000], vec![2; 600_000]);
+    std::io::Write::write_all(&mut file, &is).unwrap();
+    let begun = answer("200 OK", &[], "<R><UploadId>u</UploadId></R>");
+    let script = script(vec![begun, fault("400 Bad", "BadDigest")]).await;
+    let (store, meters) = open(&script, &[("upload_cutoff", "0")]);
+    let store = stack(Arc::new(store), &LayerSettings::default(), &meters);
+    let upload = store.write(&Key::new("k"), known(1_200_000)).await.unwrap();
+    let payload = Payload::of_file(Arc::new(file), 0..600_000, Default::default());
+    let payload = payload.with_hashes(hash::hash_bytes(&[Algo::Crc64Nvme], &was));
+    let error = upload.part(0, 0, payload).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Changed, "it changed while it was sent"));
+    assert_eq!(script.heads.lock().unwrap().len(), 2);
+}
+
 /// The parts are what they are: what refuses their checksum will do so again.
 #[tokio::test]
 async fn a_completion_whose_checksum_is_refused_is_not_sent_again() {

@@ -718,9 +718,16 @@ impl Upload for RetryingUpload {
             let mut failures = Failures::default();
             loop {
                 let part = self.inner.part(index, offset, payload.clone());
-                match self.shared.answer(part).await.flatten() {
-                    Err(error) if !lost() && self.shared.again(&error, &mut failures).await => {}
+                let error = match self.shared.answer(part).await.flatten() {
+                    Err(error) if !lost() => error,
                     answer => return answer,
+                };
+                // Sent with the same hashes it would be refused again and again.
+                if error.kind() == ErrorKind::Corrupt && !payload.still_has(payload.hashes()).await? {
+                    return Err(Payload::changed());
+                }
+                if !self.shared.again(&error, &mut failures).await {
+                    return Err(error);
                 }
             }
         })
