@@ -45,6 +45,22 @@ fn remote_without_colon(context: &Context) -> Option<String> {
     Some(format!("{name} is also a remote: for that, type {name}:"))
 }
 
+/// The threads that all work is done on. Where the system gives too few, the library panics, and waits for those that it has for ever.
+#[expect(clippy::disallowed_methods, reason = "main would wait for ever, too")]
+fn begin() -> std::io::Result<tokio::runtime::Runtime> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|panic| {
+        let why = panic.payload_as_str().unwrap_or("a thread can't be started");
+        eprintln!(
+            "haul: can't start: {why}: raise the limit of processes (ulimit -u, or that of the container or job)"
+        );
+        std::process::exit(1);
+    }));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    std::panic::set_hook(hook);
+    runtime
+}
+
 fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
     let resumes = matches!(given.cli.command, Command::Resume(_));
     let Given { cli, backends, line } = match &given.cli.command {
@@ -55,7 +71,7 @@ fn run(given: Given, screen: &Arc<Screen>) -> Result<u8> {
     if let Some(notice) = flags::ignored::notice(&cli.flags.ignored) {
         tracing::warn!("{notice}");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = begin()?;
     let code = runtime.block_on(async {
         let mut context = Context::new(cli.flags, backends, line, screen.clone())?;
         context.resumes = resumes;

@@ -143,6 +143,8 @@ fn hint(error: &Error) -> Option<&'static str> {
         ErrorKind::DirNotFound if matches!(error.op(), "read" | "rmdir" | "mkdir" | "purge") => "check the spelling",
         ErrorKind::DirNotFound => "check the spelling, or create it with haul mkdir",
         ErrorKind::Denied => "the store knows you but doesn't allow this: check the permissions",
+        // Of this machine, and it says what to do.
+        ErrorKind::Busy if error.message().contains("ulimit") => return None,
         ErrorKind::Busy => "the store asks to slow down: try --tpslimit or a smaller --transfers",
         ErrorKind::Timeout => "check the network and the endpoint, or raise --timeout and --contimeout",
         ErrorKind::NoSpace => "make room at the destination",

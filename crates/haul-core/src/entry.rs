@@ -151,7 +151,8 @@ pub struct Entry {
     pub meta: Option<Box<Meta>>,
     /// Facts of its inode, when they were asked for and it has one.
     pub posix: Option<Box<Posix>>,
-    /// The store knows that its content is lost, or was cut off: it is the same as no other file, and can't be read.
+    /// The store knows that its content is lost, or was cut off: it is the same as no other file, and can't be read. Of what is
+    /// [special](Kind::Special), that it is a symlink which is followed and leads to nothing: what should be there may be a directory.
     #[serde(default, skip_serializing_if = "crate::wire::is_false")]
     pub damaged: bool,
 }

@@ -53,7 +53,7 @@ impl Far {
         // Closed never.
         let _room = self.line.on_the_way.acquire_many(weight(bytes)).await.ok();
         self.meters.request(kind);
-        let asked = channel.room(bytes).await.ask_in_turn(folder, &request).await?;
+        let asked = channel.room(bytes).await.ask_in_turn(&folder, &request).await?;
         // Its bytes are on their way, and not held here besides.
         drop(request);
         asked.answer().await

@@ -5,10 +5,10 @@
 use crate::{
     dial::{Call, Dial, Pipe},
     listening::{Listening, Ports},
-    message::{Answer, FolderId, Request},
+    message::{Answer, Folder, Request},
     pack::Packing,
     tcp,
-    wire::{Share, Wire, unexpected},
+    wire::{Named, Share, Wire, unexpected},
 };
 use haul_core::{Error, ErrorKind, Result};
 use std::{
@@ -57,6 +57,10 @@ pub struct Channel {
     changed: Notify,
     /// Microseconds that a question took, the least of all.
     trip: AtomicU64,
+    /// The far end opens folders along with requests.
+    opens_along: bool,
+    /// The last number that was given to a folder.
+    last: AtomicU64,
     further: Further,
     sessions: Option<Sessions>,
     tcp: Option<Tcp>,
@@ -141,11 +145,17 @@ impl fmt::Debug for Channel {
 
 impl Channel {
     /// A connection of one pipe; of more later, of the kinds that there are.
-    pub fn new(first: Arc<Wire>, further: Further, sessions: Option<Sessions>, tcp: Option<Tcp>) -> Arc<Channel> {
+    pub fn new(
+        first: Arc<Wire>,
+        opens_along: bool,
+        further: Further,
+        sessions: Option<Sessions>,
+        tcp: Option<Tcp>,
+    ) -> Arc<Channel> {
         let own = Pipes::new(vec![first.clone()], further.dial.most());
         let state = Mutex::new(State { sessions: own, connections: Pipes::new(Vec::new(), MOST_CONNECTIONS) });
-        let (changed, trip) = (Notify::new(), AtomicU64::new(u64::MAX));
-        let channel = Arc::new(Channel { first, state, changed, trip, further, sessions, tcp });
+        let (changed, trip, last) = (Notify::new(), AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        let channel = Arc::new(Channel { first, state, changed, trip, opens_along, last, further, sessions, tcp });
         // While the first questions are answered.
         if !channel.is_barred() {
             channel.state().connections.opening = 1;
@@ -163,6 +173,13 @@ impl Channel {
     pub fn took(&self, trip: Duration) {
         let micros = u64::try_from(trip.as_micros()).unwrap_or(u64::MAX);
         self.trip.fetch_min(micros, Ordering::Relaxed);
+    }
+
+    /// A folder that the far end opens with the first request for what is in it; `None` where it must be asked to, as this one is
+    /// older.
+    pub fn name(&self, folder: &Folder) -> Option<Named> {
+        let number = || self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.opens_along.then(|| Named::along(number(), folder.clone()))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -316,7 +333,7 @@ impl Channel {
                        at which address it was reached";
             return Err(Error::new(ErrorKind::Unsupported, "connect", why));
         }
-        match self.first.share(QUESTION).ask(0, &Request::Listen(tcp.ports))?.answer().await? {
+        match self.first.share(QUESTION).ask(&0.into(), &Request::Listen(tcp.ports))?.answer().await? {
             Answer::Listens(listening) if tcp.ports.allow(listening.port) => Ok(listening),
             Answer::Listens(listening) => {
                 let why = format!("haul there names port {}, which it was not asked for", listening.port);
@@ -329,14 +346,14 @@ impl Channel {
     /// Sends a request.
     ///
     /// Errors: the connection is lost; the request is too large.
-    pub fn ask(self: &Arc<Self>, folder: FolderId, request: &Request) -> Result<crate::wire::Asked> {
+    pub fn ask(self: &Arc<Self>, folder: &Named, request: &Request) -> Result<crate::wire::Asked> {
         self.share(request.weight()).ask(folder, request)
     }
 
     /// Sends a request that has one answer.
     ///
     /// Errors: the far end's, and those of [`Channel::ask`].
-    pub async fn answer(self: &Arc<Self>, folder: FolderId, request: &Request) -> Result<Answer> {
+    pub async fn answer(self: &Arc<Self>, folder: &Named, request: &Request) -> Result<Answer> {
         self.ask(folder, request)?.answer().await
     }
 }

@@ -36,6 +36,9 @@ const BUNDLES: &str = include_str!("golden/version-2-bundles.txt");
 /// And of blocks of 4 KiB.
 const BLOCKS: &str = include_str!("golden/version-2-blocks.txt");
 
+/// And of folders that are opened along with the first request.
+const OPENS: &str = include_str!("golden/version-2-opens.txt");
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -191,9 +194,9 @@ fn body(message: &impl Serialize) -> Vec<u8> {
 }
 
 /// How two ends meet that know so much that version 2 didn't begin with: frames that are compressed behind others, many small files with
-/// one request, blocks of 4 KiB.
+/// one request, blocks of 4 KiB, folders that are opened along with a request.
 fn meeting(more: usize) -> (Vec<u8>, Vec<u8>) {
-    let [history, bundles, small_blocks] = [1, 2, 3].map(|number| number <= more);
+    let [history, bundles, small_blocks, opens_along] = [1, 2, 3, 4].map(|number| number <= more);
     let packing = Packing { when: When::Slow, level: Some(3), history };
     let hello = Hello { oldest: 1, newest: 2, build: "1".into(), packing, joins: Some("door".into()) };
     let joins = Some("x".into());
@@ -207,6 +210,7 @@ fn meeting(more: usize) -> (Vec<u8>, Vec<u8>) {
         history,
         bundles,
         small_blocks,
+        opens_along,
     };
     (body(&hello), body(&Welcome::Serves { version: 2, build: "1".into(), about }))
 }
@@ -216,7 +220,7 @@ fn said() -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for request in requests() {
         let name = format!("request {}", name(&request));
-        all.insert(name, body(&Asking { folder: 7, request }));
+        all.insert(name, body(&Asking { folder: 7, opens: None, request }));
     }
     for answer in answers() {
         all.insert(format!("answer {}", name(&answer)), body(&answer));
@@ -249,16 +253,20 @@ fn each_message_is_said_as_its_version_has_it() {
 
 #[test]
 fn ends_that_know_of_more_say_so() {
-    for (more, (name, kept)) in (1..).zip([("history", HISTORY), ("bundles", BUNDLES), ("blocks", BLOCKS)]) {
+    let files = [("history", HISTORY), ("bundles", BUNDLES), ("blocks", BLOCKS), ("opens", OPENS)];
+    let folder = Folder { path: b"/srv/\xff".to_vec(), links: Links::Keep, own_links: true };
+    let along = Asking { folder: 7, opens: Some(folder), request: Request::Stat(Key::new("a")) };
+    for (more, (name, kept)) in (1..).zip(files) {
         let (hello, welcome) = meeting(more);
-        let said = format!("hello {}\nwelcome {}\n", hex(&hello), hex(&welcome));
+        let along = (more == 4).then(|| format!("request along {}\n", hex(&body(&along))));
+        let said = format!("hello {}\nwelcome {}\n{}", hex(&hello), hex(&welcome), along.unwrap_or_default());
         assert!(said == kept, "src/golden/version-2-{name}.txt has other messages than are said now:\n{said}");
     }
 }
 
 #[test]
 fn each_message_of_its_version_is_read() {
-    for (name, bytes) in [VERSION_2, HISTORY, BUNDLES, BLOCKS].into_iter().flat_map(lines) {
+    for (name, bytes) in [VERSION_2, HISTORY, BUNDLES, BLOCKS, OPENS].into_iter().flat_map(lines) {
         let body: Vec<u8> =
             (0..bytes.len()).step_by(2).map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).expect("hex")).collect();
         let read = match name.split(' ').next() {

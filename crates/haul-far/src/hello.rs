@@ -62,6 +62,9 @@ pub struct About {
     /// It cuts files into blocks of [`haul_core::delta::SMALLEST_BLOCK`] too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub small_blocks: bool,
+    /// It opens a folder with the first request for what is in it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub opens_along: bool,
 }
 
 impl About {
@@ -305,6 +308,7 @@ mod tests {
             history: true,
             bundles: true,
             small_blocks: true,
+            opens_along: true,
         }
     }
 

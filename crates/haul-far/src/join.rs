@@ -204,12 +204,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.path().as_os_str()).to_vec();
         let open = Request::Open(Folder { path, links: Links::Keep, own_links: false });
-        let Answer::Folder(id) = wire.share(0).ask(0, &open).unwrap().answer().await.unwrap() else { panic!() };
+        let Answer::Folder(id) = wire.share(0).ask(&0.into(), &open).unwrap().answer().await.unwrap() else { panic!() };
         let (further, joined) = pipe(false, Some(token.clone())).await;
         let further = Wire::new(further.unwrap().0, PATIENCE, Packing::default(), "far".into());
         // The folder that was opened on the first pipe is known on the further one.
         let made = Request::MakeDir(Key::new("made/"), Default::default());
-        let answer = further.share(0).ask(id, &made).unwrap().answer().await.unwrap();
+        let answer = further.share(0).ask(&id.into(), &made).unwrap().answer().await.unwrap();
         assert!(matches!(answer, Answer::Done), "{answer:?}");
         // Who was started for something else, or names nobody, isn't let in.
         for (read_only, token) in [(true, token), (false, "nobody".to_owned())] {

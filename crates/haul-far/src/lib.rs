@@ -44,7 +44,7 @@ use haul_store::{
     WriteSpec, each,
 };
 use hello::About;
-use message::{Answer, Folder, FolderId, Request};
+use message::{Answer, Folder, Request};
 use pack::Packing;
 use std::{
     fmt,
@@ -53,7 +53,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::{Mutex, Semaphore};
-use wire::{Asked, Given, Wire, unexpected};
+use wire::{Asked, Given, Named, Wire, unexpected};
 
 /// Keys of one delete request.
 const DELETE_BATCH: usize = 1000;
@@ -69,7 +69,7 @@ struct FarStore {
 struct Far {
     line: Arc<Line>,
     folder: Folder,
-    opened: Mutex<Option<(Arc<Channel>, FolderId)>>,
+    opened: Mutex<Option<(Arc<Channel>, Named)>>,
     meters: Arc<Meters>,
 }
 
@@ -120,31 +120,36 @@ impl Line {
         let further = Further { dial: self.dial.clone(), packing, patience: self.patience, idle: self.idle };
         let sessions = about.joins.clone().map(|token| Sessions { token, refused: self.refused.clone() });
         let tcp = self.ports.map(|ports| Tcp::new(ports, about.listens, self.barred.clone()));
+        let opens_along = about.opens_along;
         // The first that answered counts: what a store can do doesn't change.
         let _ = self.about.set(about);
         let first = Wire::new(pipe, self.idle, packing, self.dial.shown());
-        Ok(kept.insert(Channel::new(first, further, sessions, tcp)).clone())
+        Ok(kept.insert(Channel::new(first, opens_along, further, sessions, tcp)).clone())
     }
 }
 
 impl Far {
-    /// The connection, and the number that this folder has on it.
+    /// The connection, and what this folder is called on it.
     ///
-    /// Errors: there is none; the far end refuses the folder.
-    async fn opened(&self) -> Result<(Arc<Channel>, FolderId)> {
+    /// Errors: there is none; the far end refuses the folder, unless it opens it along with what is asked of it.
+    async fn opened(&self) -> Result<(Arc<Channel>, Named)> {
         let channel = self.line.channel().await?;
         let mut kept = self.opened.lock().await;
         if let Some(opened) = kept.as_ref().filter(|(known, _)| Arc::ptr_eq(known, &channel)) {
             return Ok(opened.clone());
         }
-        let began = Instant::now();
-        match channel.answer(0, &Request::Open(self.folder.clone())).await? {
-            Answer::Folder(id) => {
+        let folder = match channel.name(&self.folder) {
+            Some(named) => named,
+            None => {
+                let began = Instant::now();
+                let Answer::Folder(id) = channel.answer(&0.into(), &Request::Open(self.folder.clone())).await? else {
+                    return Err(unexpected());
+                };
                 channel.took(began.elapsed());
-                Ok(kept.insert((channel, id)).clone())
+                id.into()
             }
-            _ => Err(unexpected()),
-        }
+        };
+        Ok(kept.insert((channel, folder)).clone())
     }
 
     /// Sends a request.
@@ -153,14 +158,21 @@ impl Far {
     async fn begin(&self, kind: &'static str, request: &Request) -> Result<Asked> {
         let (channel, folder) = self.opened().await?;
         self.meters.request(kind);
-        channel.ask(folder, request)
+        channel.ask(&folder, request)
     }
 
     /// Asks something that has one answer.
     ///
     /// Errors: the far end's; it can't be reached.
     async fn ask(&self, kind: &'static str, request: Request) -> Result<Answer> {
-        self.begin(kind, &request).await?.answer().await
+        let (channel, folder) = self.opened().await?;
+        self.meters.request(kind);
+        let (is_first, began) = (folder.is_new(), Instant::now());
+        let answer = channel.answer(&folder, &request).await?;
+        if is_first {
+            channel.took(began.elapsed());
+        }
+        Ok(answer)
     }
 
     /// The same, of something whose answer says nothing.
@@ -202,7 +214,7 @@ impl Store for FarStore {
         Box::pin(async move {
             let (channel, folder) = self.far.opened().await?;
             self.far.meters.request("READ");
-            read::read(channel.room(request.weight()).await.ask(folder, &request)?).await
+            read::read(channel.room(request.weight()).await.ask(&folder, &request)?).await
         })
     }
 
@@ -319,7 +331,7 @@ impl Resumable for FarStore {
             let (channel, folder) = self.far.opened().await?;
             self.far.meters.request("RESUME");
             let request = Request::Resume(key.clone(), token, sent, upload::told(&spec));
-            match channel.answer(folder, &request).await? {
+            match channel.answer(&folder, &request).await? {
                 Answer::Resumed(id, parts) => {
                     let place = upload::Place { channel, folder, id };
                     let upload = upload::FarUpload::found(self.far.clone(), key, spec, place);

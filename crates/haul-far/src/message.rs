@@ -29,7 +29,7 @@ pub type UploadId = u64;
 pub type FolderId = u64;
 
 /// A folder of the far end.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folder {
     /// Its path, raw bytes; relative to where the far end starts (a home folder).
     #[serde(with = "haul_core::wire::raw")]
@@ -45,6 +45,10 @@ pub struct Folder {
 pub struct Asking<R> {
     /// The folder; 0 where none is meant.
     pub folder: FolderId,
+    /// What is to be opened under that number, if it isn't open yet: for as long as the near end, whose number it is, doesn't know
+    /// that it is. Only of an end that says that it [opens folders so](crate::hello::About::opens_along).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opens: Option<Folder>,
     /// What is asked for.
     pub request: R,
 }
@@ -359,7 +363,7 @@ mod tests {
             let put = Request::PutAll((0..count).map(|_| small()).collect());
             let get = Request::GetAll((0..count).map(|_| (Key::new("f"), None)).collect());
             for request in [put, get] {
-                let frame = frame(Kind::Request, 1, &Asking { folder: 1, request }).unwrap();
+                let frame = frame(Kind::Request, 1, &Asking { folder: 1, opens: None, request }).unwrap();
                 let asked = read::<Asking<Request>>(&frame);
                 assert_eq!(
                     asked.as_ref().map(|asked| asked.request.items()).ok(),

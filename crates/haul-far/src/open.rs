@@ -275,6 +275,21 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_folder_costs_no_round_trip_where_the_far_end_opens_it_along() {
+        for (opens_along, first) in [(true, "Stat"), (false, "Open")] {
+            let (greeted, mut far) = mpsc::unbounded_channel();
+            let dial = Arc::new(Says(About { opens_along, ..About::default() }, greeted));
+            let request = OpenRequest { path: b"folder".to_vec(), ..OpenRequest::default() };
+            let store = open_on(&request, dial, "along").unwrap();
+            let asked = tokio::spawn(async move { store.stat(&haul_core::Key::new("f")).await });
+            let (_, body) = crossing(&mut far.recv().await.unwrap()).await;
+            let says = |word: &str| body.windows(word.len()).any(|part| part == word.as_bytes());
+            assert!(says(first) && says("folder"), "{opens_along}");
+            asked.abort();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_far_end_is_sent_frames_as_it_knows_them() {
         let text: Vec<u8> =
             (0..).flat_map(|n: u32| format!("line {n} of a log\n").into_bytes()).take(1 << 20).collect();
@@ -287,7 +302,7 @@ mod tests {
             let channel = line.channel().await.unwrap();
             let mut far = far.recv().await.unwrap();
             let room = channel.room(1).await;
-            let asked = room.ask(1, &Request::Part { upload: 1, index: 0, offset: 0, size: 1 << 20 }).unwrap();
+            let asked = room.ask(&1.into(), &Request::Part { upload: 1, index: 0, offset: 0, size: 1 << 20 }).unwrap();
             asked.send(text.clone().into()).await.unwrap();
             let mut codes = Vec::new();
             while codes.len() < 4 {

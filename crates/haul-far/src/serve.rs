@@ -180,6 +180,7 @@ fn about(settings: &Settings) -> About {
         history: true,
         bundles: true,
         small_blocks: true,
+        opens_along: true,
     }
 }
 
@@ -265,13 +266,32 @@ impl Session {
     /// Errors: there are too many.
     fn keep(&self, opened: Opened) -> Result<FolderId> {
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        if folders.len() >= FOLDERS {
-            let why = format!("the near end has {FOLDERS} folders open, and gets no more");
-            return Err(Error::new(ErrorKind::Busy, "open", why));
-        }
+        check_count(&folders)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         folders.insert(id, Arc::new(opened));
         Ok(id)
+    }
+
+    /// The folder of a number of the near end's, which is opened if it isn't yet.
+    ///
+    /// Errors: it may not be had; there are too many; the number is another folder's.
+    fn folder_along(&self, id: FolderId, folder: &Folder) -> Result<Arc<Opened>> {
+        let open = || self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open().get(&id).cloned();
+        let opened = match known {
+            Some(opened) => opened,
+            None => {
+                let opened = Arc::new(self.open(folder)?);
+                let mut folders = open();
+                check_count(&folders)?;
+                // Another request may have been faster.
+                folders.entry(id).or_insert(opened).clone()
+            }
+        };
+        match opened.as_asked == *folder {
+            true => Ok(opened),
+            false => Err(Error::new(ErrorKind::Invalid, "open", "the near end has two folders of one number")),
+        }
     }
 
     fn folder(&self, id: FolderId) -> Result<Arc<Opened>> {
@@ -329,6 +349,15 @@ impl Session {
             }
         }
     }
+}
+
+/// Refuses a folder where there are too many.
+fn check_count(folders: &HashMap<FolderId, Arc<Opened>>) -> Result<()> {
+    if folders.len() < FOLDERS {
+        return Ok(());
+    }
+    let why = format!("the near end has {FOLDERS} folders open, and gets no more");
+    Err(Error::new(ErrorKind::Busy, "open", why))
 }
 
 fn no_upload() -> Error {

@@ -4,10 +4,10 @@ use crate::{
     Far,
     channel::Channel,
     crc64,
-    message::{Answer, FolderId, Request, UploadId},
+    message::{Answer, Request, UploadId},
     open::{SMALL, weight},
     read::{content, other_bytes},
-    wire::unexpected,
+    wire::{Named, unexpected},
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -36,13 +36,13 @@ pub struct FarUpload {
 /// Where a write is begun at the far end: it ends with the connection.
 pub struct Place {
     pub channel: Arc<Channel>,
-    pub folder: FolderId,
+    pub folder: Named,
     pub id: UploadId,
 }
 
 impl Place {
     async fn answer(&self, request: &Request) -> Result<Answer> {
-        self.channel.answer(self.folder, request).await
+        self.channel.answer(&self.folder, request).await
     }
 }
 
@@ -73,7 +73,7 @@ impl FarUpload {
         let begun = self.begun.get_or_try_init(async || {
             let (channel, folder) = self.far.opened().await?;
             self.far.meters.request("WRITE");
-            match channel.answer(folder, &Request::Begin(self.key.clone(), told(&self.spec))).await? {
+            match channel.answer(&folder, &Request::Begin(self.key.clone(), told(&self.spec))).await? {
                 Answer::Upload(id) => Ok(Place { channel, folder, id }),
                 _ => Err(unexpected()),
             }
@@ -96,7 +96,7 @@ impl FarUpload {
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
         self.far.meters.request("PART");
         let room = place.channel.room(size).await;
-        let asked = room.ask(place.folder, &Request::Part { upload, index, offset, size })?;
+        let asked = room.ask(&place.folder, &Request::Part { upload, index, offset, size })?;
         let mut pieces = Pieces::new(payload);
         let mut hasher = Hasher::new(&[Algo::Crc64Nvme]);
         while let Some(frame) = pieces.frame().await {
@@ -206,7 +206,7 @@ impl Upload for FarUpload {
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>> {
         Box::pin(async move {
             let place = self.begun().await?;
-            Ok(Body::Stream(content(place.channel.ask(place.folder, &Request::ReadBack(place.id, range))?)))
+            Ok(Body::Stream(content(place.channel.ask(&place.folder, &Request::ReadBack(place.id, range))?)))
         })
     }
 

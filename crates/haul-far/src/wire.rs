@@ -4,7 +4,7 @@ use crate::{
     dial::Pipe,
     frame::{Frame, Kind, MOST, Marks, PIECE},
     history::{History, Reading, Way, way},
-    message::{self, Answer, Asking, FolderId, Request},
+    message::{self, Answer, Asking, Folder, FolderId, Request},
     pack::{Pace, Packing, pack, pack_behind},
 };
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -113,9 +113,46 @@ pub enum Given {
     Data(Bytes),
 }
 
+/// A folder of the far end, as requests name it.
+#[derive(Clone, Debug)]
+pub struct Named {
+    id: FolderId,
+    /// What it is, where the far end opens it with the first request that comes to it; and whether one has been answered.
+    along: Option<Arc<(Folder, AtomicBool)>>,
+}
+
+impl From<FolderId> for Named {
+    /// One that the far end has opened; 0 for none.
+    fn from(id: FolderId) -> Named {
+        Named { id, along: None }
+    }
+}
+
+impl Named {
+    /// One that the far end is to open under a number that this end has given to no other.
+    pub fn along(id: FolderId, folder: Folder) -> Named {
+        Named { id, along: Some(Arc::new((folder, AtomicBool::new(false)))) }
+    }
+
+    /// What a request has to tell of it.
+    fn opens(&self) -> Option<&Folder> {
+        self.along.as_ref().filter(|along| !along.1.load(Ordering::Relaxed)).map(|along| &along.0)
+    }
+
+    /// True for one that no request was answered for yet.
+    pub fn is_new(&self) -> bool {
+        self.opens().is_some()
+    }
+
+    fn answered(&self) {
+        self.along.iter().for_each(|along| along.1.store(true, Ordering::Relaxed));
+    }
+}
+
 /// A request that is under way. Dropping it before its last answer tells the far end that it is no longer wanted.
 pub struct Asked {
     id: u32,
+    folder: Named,
     came: mpsc::UnboundedReceiver<Came>,
     untaken: Arc<AtomicU64>,
     wire: Arc<Wire>,
@@ -242,7 +279,7 @@ impl Share {
     /// Sends a request.
     ///
     /// Errors: the connection is lost; the request is too large.
-    pub fn ask(self, folder: FolderId, request: &Request) -> Result<Asked> {
+    pub fn ask(self, folder: &Named, request: &Request) -> Result<Asked> {
         let (frame, asked) = self.begin(folder, request)?;
         // What can't be sent any more is answered by the end of the connection.
         let _ = asked.wire.first.send(frame.into());
@@ -252,18 +289,19 @@ impl Share {
     /// Sends a request that brings content: in turn with other content, and compressed as that is.
     ///
     /// Errors: as [`Share::ask`].
-    pub async fn ask_in_turn(self, folder: FolderId, request: &Request) -> Result<Asked> {
+    pub async fn ask_in_turn(self, folder: &Named, request: &Request) -> Result<Asked> {
         let (frame, asked) = self.begin(folder, request)?;
         let _ = asked.wire.content.send(frame.into()).await;
         asked.wire.waiting.moves();
         Ok(asked)
     }
 
-    fn begin(self, folder: FolderId, request: &Request) -> Result<(Frame, Asked)> {
+    fn begin(self, folder: &Named, request: &Request) -> Result<(Frame, Asked)> {
         let wire = self.wire.clone();
         let id = wire.next.fetch_add(1, Ordering::Relaxed);
-        let frame = message::frame(Kind::Request, id, &Asking { folder, request })
-            .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
+        let frame =
+            message::frame(Kind::Request, id, &Asking { folder: folder.id, opens: folder.opens().cloned(), request })
+                .map_err(|error| Error::new(ErrorKind::Invalid, "connect", error.to_string()))?;
         let (tell, came) = mpsc::unbounded_channel();
         let untaken = Arc::<AtomicU64>::default();
         {
@@ -277,7 +315,7 @@ impl Share {
             }
             state.by_id.insert(id, Waits { tell, untaken: untaken.clone() });
         }
-        Ok((frame, Asked { id, came, untaken, wire, untold: 0, ended: false, _share: self }))
+        Ok((frame, Asked { id, folder: folder.clone(), came, untaken, wire, untold: 0, ended: false, _share: self }))
     }
 }
 
@@ -320,6 +358,7 @@ impl Asked {
                 match answer? {
                     Answer::Failed(error) => Err(error),
                     answer => {
+                        self.folder.answered();
                         if !answer.is_last() {
                             self.took(size);
                         }
@@ -671,7 +710,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_far_end_that_heeds_no_window_is_given_up() {
         let (wire, mut far) = piped(1 << 16, Duration::from_secs(20));
-        let mut asked = wire.share(0).ask(1, &Request::About).unwrap();
+        let mut asked = wire.share(0).ask(&1.into(), &Request::About).unwrap();
         let piece = Frame { kind: Kind::Data, id: asked.id, body: Bytes::from(vec![1; PIECE]) };
         let mut sent = 0;
         // Nobody reads any more when it is given up.
@@ -691,7 +730,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn who_sends_to_a_far_end_that_stands_still_does_not_wait_for_good() {
         let (wire, mut far) = piped(1 << 16, Duration::from_secs(1));
-        let asked = wire.share(0).ask(1, &Request::Part { upload: 1, index: 0, offset: 0, size: 64 << 20 }).unwrap();
+        let asked =
+            wire.share(0).ask(&1.into(), &Request::Part { upload: 1, index: 0, offset: 0, size: 64 << 20 }).unwrap();
         assert_eq!(Frame::read_plain(&mut far).await.unwrap().unwrap().kind, Kind::Request);
         let sent = timeout(Duration::from_secs(20), asked.send(Bytes::from(vec![1; 64 << 20]))).await;
         assert_eq!(sent.expect("it ends").unwrap_err().message(), "nothing came for 1 s");
@@ -706,9 +746,9 @@ mod tests {
             Request::PutAll(vec![haul_store::Small { key, spec, bytes }])
         };
         // More than the pipe holds, so that the next has to wait.
-        let first = wire.share(0).ask_in_turn(1, &small(64 << 10)).await.unwrap();
-        let given_up = wire.share(0).ask_in_turn(1, &small(1)).await.unwrap();
-        let last = wire.share(0).ask_in_turn(1, &small(1)).await.unwrap();
+        let first = wire.share(0).ask_in_turn(&1.into(), &small(64 << 10)).await.unwrap();
+        let given_up = wire.share(0).ask_in_turn(&1.into(), &small(1)).await.unwrap();
+        let last = wire.share(0).ask_in_turn(&1.into(), &small(1)).await.unwrap();
         let ids = [first.id, last.id];
         let cancelled = given_up.id;
         drop(given_up);
@@ -739,7 +779,7 @@ mod tests {
     async fn a_read_that_is_given_up_is_ended_there_too() {
         let (wire, mut far) = piped(1 << 16, Duration::from_secs(20));
         let key = haul_core::Key::new("f");
-        let asked = wire.share(0).ask(1, &Request::Read(key.clone(), None, None)).unwrap();
+        let asked = wire.share(0).ask(&1.into(), &Request::Read(key.clone(), None, None)).unwrap();
         let id = asked.id;
         assert_eq!(Frame::read_plain(&mut far).await.unwrap().unwrap().kind, Kind::Request);
         let facts = Answer::Entry(haul_core::Entry::file(key, 1 << 30));

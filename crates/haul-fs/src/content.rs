@@ -3,10 +3,10 @@
 
 use super::{
     error::{source_error, target_error},
-    place,
+    meta, place,
 };
 use haul_core::{Error, ErrorKind, Key, Result};
-use haul_store::{CopyItem, Watch, disk::Abandoned, statx::Statx};
+use haul_store::{CopyItem, Watch, WriteSpec, disk::Abandoned, statx::Statx, still};
 use rustix::{
     fs::{Advice, SeekFrom},
     io::Errno,
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
             return Ok(());
         }
         if has_holes(st) {
-            return self.sparse(number, item, source, target, size);
+            return self.sparse(number, item, source, target, st);
         }
         if item.spec.sparse {
             self.range(number, item, source, target, 0..size)?;
@@ -183,10 +183,18 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Copies the parts that hold data; what lies between stays a hole.
-    fn sparse(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, size: u64) -> Result<()> {
+    /// Copies the parts that hold data; what lies between stays a hole. What a file system says of them that isn't known to be right is
+    /// taken only where it agrees with the blocks that the file has.
+    fn sparse(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, st: &Statx) -> Result<()> {
+        let size = st.stx_size;
         rustix::fs::ftruncate(target, size).map_err(target_error(item))?;
-        let mut at = 0;
+        // Reads everything, and leaves out what is zeros.
+        let read = CopyItem { spec: WriteSpec { sparse: true, ..item.spec.clone() }, ..item.clone() };
+        let is_trusted = knows_its_holes(source);
+        if !is_trusted && still::is_fresh(meta::mtime(st), meta::changed(st)) {
+            return self.range(number, &read, source, target, 0..size);
+        }
+        let (mut at, mut found) = (0, 0);
         while at < size {
             let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
                 Ok(data) => data.min(size),
@@ -200,8 +208,25 @@ impl<'a> Bytes<'a> {
                 break;
             }
             let hole = rustix::fs::seek(source, SeekFrom::Hole(data)).map_err(source_error(item))?.min(size);
+            if hole <= data {
+                return self.range(number, &read, source, target, data..size);
+            }
             self.range(number, item, source, target, data..hole)?;
-            at = hole;
+            (at, found) = (hole, found + hole - data);
+        }
+        match is_trusted || accounts_for(found, st.stx_blocks * 512) {
+            true => Ok(()),
+            // Its bytes were counted as they were found.
+            false => self.read_again(&read, source, target, size),
+        }
+    }
+
+    /// Reads all that a file has once more, after its file system has told of less than it holds.
+    fn read_again(&mut self, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, size: u64) -> Result<()> {
+        let mut at = 0;
+        while at < size {
+            at += self.plain_step(item, source, target, at, (size - at).min(STEP))?;
+            self.check_abandoned(&item.to)?;
         }
         Ok(())
     }
@@ -288,6 +313,24 @@ impl<'a> Bytes<'a> {
 fn has_holes(st: &Statx) -> bool {
     st.stx_size > BLOCK as u64 && st.stx_blocks * 512 < st.stx_size
 }
+
+/// True for a file system of Linux' own that knows at once where a file has holes (their numbers are those of statfs(2)).
+fn knows_its_holes(file: &OwnedFd) -> bool {
+    const EXT: rustix::fs::FsWord = 0xef53;
+    const XFS: rustix::fs::FsWord = 0x5846_5342;
+    const BTRFS: rustix::fs::FsWord = 0x9123_683e;
+    const F2FS: rustix::fs::FsWord = 0xf2f5_2010;
+    rustix::fs::fstatfs(file).is_ok_and(|st| [EXT, XFS, BTRFS, F2FS, place::TMPFS].contains(&st.f_type))
+}
+
+/// Whether so many bytes of data explain so many that are allocated. Besides those there are blocks that say where the data is, and that
+/// were reserved; where nothing at all is said to be data, no block should be there.
+fn accounts_for(data: u64, allocated: u64) -> bool {
+    allocated <= data || data > 0 && allocated <= data + data / 8 + ELSE
+}
+
+/// Bytes that a file may have allocated besides its data.
+const ELSE: u64 = 1 << 20;
 
 /// Reads as much as there is from `at` on, at most what fits.
 fn read_full(file: &OwnedFd, buffer: &mut [u8], at: u64) -> rustix::io::Result<usize> {

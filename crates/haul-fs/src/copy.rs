@@ -318,6 +318,10 @@ impl Batch<'_> {
     fn hard_link(&mut self, item: &CopyItem, from: &Dir) -> Result<Stored> {
         let name = item.from.name();
         let st = meta::facts_at(from, name, false, meta::FACTS).map_err(source_error(item))?;
+        if meta::file_type(&st) == FileType::Symlink && self.from.follow() {
+            let message = "what was listed is what the symbolic link leads to";
+            return Err(Error::new(ErrorKind::Unsupported, OP, message).with_key(&item.to));
+        }
         meta::check_want(item, &st)?;
         let key = Key::new(item.to.path());
         let suffix = Suffix::of(OP, &key, &item.spec)?;
@@ -361,6 +365,12 @@ impl Batch<'_> {
         meta::check_want(item, &st)?;
         // Not through a hidden name: the file is whole already, and a rename shows it at once.
         let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
+            // Of two names of one file a rename would leave both.
+            Replace::Anything
+                if st.stx_nlink > 1 && is_another_name((from, item.from.name()), (dir, item.to.name()), &st) =>
+            {
+                rustix::fs::unlinkat(from, item.from.name(), AtFlags::empty())
+            }
             Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
             Replace::Anything => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
             Replace::Exactly(want) => match meta::facts_at(dir, item.to.name(), false, meta::FACTS) {
@@ -420,6 +430,16 @@ impl Batch<'_> {
         remove_source(item, from, item.from.name(), st)?;
         Ok(stored)
     }
+}
+
+/// True where `new` is another name of the file `st`, which is called `old`: not the same one, written in other letters.
+fn is_another_name((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8]), st: &Statx) -> bool {
+    let id = |st: &Statx| (st.stx_dev_major, st.stx_dev_minor, st.stx_ino);
+    let facts = |dir: &Dir| meta::facts(dir, meta::FACTS).ok().map(|st| id(&st));
+    let is_file = || meta::facts_at(to, new, false, meta::FACTS).is_ok_and(|there| id(&there) == id(st));
+    let folded = |name: &[u8]| String::from_utf8_lossy(name).to_lowercase();
+    let elsewhere = || facts(from).zip(facts(to)).is_some_and(|(from, to)| from != to);
+    is_file() && (elsewhere() || folded(old) != folded(new))
 }
 
 /// The end of a move by copying: only what was copied goes. Where the two names turn out to be one, the source is the

@@ -49,8 +49,13 @@ pub(super) fn fail_make(op: &'static str, key: &Key, errno: Errno) -> Error {
                 "name can't be stored on this file system: it doesn't take \" * : < > ? \\ | or control characters";
             Error::new(ErrorKind::Invalid, op, message).with_source(std::io::Error::from(errno)).with_key(key)
         }
-        _ => fail_write(op, key, errno),
+        _ => fail_write(on_target(op, errno), key, errno),
     }
+}
+
+/// What failed: a copy whose target has lost its directory meanwhile hasn't lost its source.
+fn on_target(op: &'static str, errno: Errno) -> &'static str {
+    if errno == Errno::NOENT { "write" } else { op }
 }
 
 /// The error that closing a written file gave. What the file holds isn't known then, so trying again means to write it again;
@@ -102,7 +107,7 @@ pub(super) fn source_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
 
 /// The same with the key at the destination.
 pub(super) fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
-    |errno| fail_write("copy", &item.to, errno)
+    |errno| fail_write(on_target("copy", errno), &item.to, errno)
 }
 
 /// The error for content that isn't the version asked for.

@@ -308,7 +308,9 @@ pub(super) fn check_time(op: &'static str, key: &Key, mtime: Option<Mtime>) -> R
 /// Refuses a source that isn't the one that was listed. Of what only gets another name the ctime may have moved, as it does when
 /// another name of the same file gets another.
 pub(super) fn check_want(item: &CopyItem, st: &Statx) -> Result<()> {
-    let is = |want: &Version| *want == version(st) || item.how == CopyHow::Rename && pinned(want, st);
+    let is = |want: &Version| {
+        *want == version(st) || matches!(item.how, CopyHow::Rename | CopyHow::Link) && pinned(want, st)
+    };
     match &item.want {
         Some(want) if !is(want) => Err(error::changed("copy", &item.from)),
         _ => Ok(()),

@@ -88,10 +88,12 @@ pub(super) enum Until<'a> {
     Open,
 }
 
-/// True where there is a file that not everybody may read.
+/// True where there is a file that not everybody may read, or may be.
 fn replaces_closed(dir: &Dir, name: &[u8]) -> bool {
-    meta::facts_at(dir, name, false, meta::FACTS)
-        .is_ok_and(|st| meta::file_type(&st) == FileType::RegularFile && st.stx_mode & 0o044 != 0o044)
+    match meta::facts_at(dir, name, false, meta::FACTS) {
+        Ok(st) => meta::file_type(&st) == FileType::RegularFile && st.stx_mode & 0o044 != 0o044,
+        Err(errno) => errno != Errno::NOENT,
+    }
 }
 
 /// Space for files of this size and more is reserved first: a full disk is then known before the bytes move, and ext4 takes
@@ -99,7 +101,7 @@ fn replaces_closed(dir: &Dir, name: &[u8]) -> bool {
 pub(super) const RESERVE_FROM: u64 = 1 << 20;
 
 /// `TMPFS_MAGIC` of statfs(2).
-const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+pub(super) const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// Reserves space for a file that will have `size` bytes, where that is worth it; its size stays.
 ///
@@ -229,7 +231,10 @@ fn check_version(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), replac
 ///
 /// Errors: it is a directory; the system's.
 fn take_over(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), keep_mode: Option<impl AsFd>) -> Result<()> {
-    let Ok(st) = meta::facts_at(dir, name, false, meta::FACTS) else { return Ok(()) };
+    let st = match meta::facts_at(dir, name, false, meta::FACTS) {
+        Err(Errno::NOENT) => return Ok(()),
+        st => st.map_err(|errno| fail_write(op, key, errno))?,
+    };
     match meta::file_type(&st) {
         FileType::Directory => Err(exists(op, key, (dir, name))),
         FileType::RegularFile => {

@@ -18,6 +18,9 @@ use std::{
 /// What leads to hosts where nobody says.
 const SHELL: &str = "ssh";
 
+/// How a connection string to haul at a host begins.
+const FAR: &str = ":far,";
+
 /// A host, and what is typed behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Typed<'a> {
@@ -32,7 +35,7 @@ struct Typed<'a> {
 pub async fn reach(options: Options, ctx: &Context<'_>) -> Result<Options, Refusal> {
     let mut reached: HashMap<String, String> = HashMap::new();
     let (mut paths, mut last) = (Vec::with_capacity(options.paths.len()), None);
-    for word in &options.paths {
+    for (number, word) in options.paths.iter().enumerate() {
         check_daemon(word)?;
         let typed = match (typed(word.as_bytes()), last) {
             (Some(typed), _) if is_remote(ctx, &typed)? => None,
@@ -47,7 +50,8 @@ pub async fn reach(options: Options, ctx: &Context<'_>) -> Result<Options, Refus
         check_host(&typed)?;
         let there = typed.there();
         if !reached.contains_key(&there) {
-            let head = climb(&options, ctx, &typed).await?;
+            let is_source = number == 0 || number + 1 < options.paths.len();
+            let head = climb(&options, ctx, &typed, is_source).await?;
             reached.insert(there.clone(), head);
         }
         paths.push(OsString::from_vec([reached[&there].as_bytes(), typed.below_home()].concat()));
@@ -110,7 +114,7 @@ impl<'a> Typed<'a> {
 /// The way to a host: haul there, else its SFTP server in the same login, said in one line.
 ///
 /// Errors: neither is there, or SFTP can't keep what is asked for.
-async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Result<String, Refusal> {
+async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>, is_source: bool) -> Result<String, Refusal> {
     let (mut words, there) = (shell(options)?, typed.there());
     if is_ssh(&words) {
         words.extend(options.family.map(|family| format!("-{family}")));
@@ -121,15 +125,15 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Resul
     words.push(typed.host.to_owned());
     let ssh = value(&words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
     let path = options.rsync_path.as_ref().map(|path| format!(",haul_path={}", value(path)));
-    let far = format!(":far,ssh={ssh}{}{}", path.unwrap_or_default(), compression(options)?);
+    let far = format!("{FAR}ssh={ssh}{}{}", path.unwrap_or_default(), compression(options)?);
     let (installs, far) = (format!("{far},install_far_end=true:"), format!("{far}:"));
-    let absent = match stat(options, ctx, &far).await? {
+    let absent = match reach_by(options, ctx, &far).await? {
         Ok(()) => return Ok(far),
         Err(error) => error,
     };
     let stopped = |error: haul_remotes::Error| (exit::FILE_IO, format!("{:#}", anyhow::Error::from(error)));
     let failed = match ctx.session.may_install(&far, &there, &absent).await.map_err(stopped)? {
-        true => match stat(options, ctx, &installs).await? {
+        true => match reach_by(options, ctx, &installs).await? {
             Ok(()) => return Ok(installs),
             Err(error) => error,
         },
@@ -144,7 +148,7 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Resul
         let code = exit::NO_COMMAND;
         return Err((code, format!("error: `{path} far` doesn't run on {there}: {why} (code {code})")));
     }
-    if let Some(asked) = unkept(options) {
+    if let Some(asked) = unkept(options, is_source) {
         let line = format!(
             "{asked} needs haul on {there}: {why}. Install it there, name it with --rsync-path, or leave {asked} out"
         );
@@ -152,7 +156,7 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>) -> Resul
     }
     // rclone's way is to follow links that nobody asked for.
     let sftp = format!(":sftp,protocol=sftp,skip_links=true,ssh={ssh}:");
-    match stat(options, ctx, &sftp).await? {
+    match reach_by(options, ctx, &sftp).await? {
         Ok(()) => {
             let line = "files go by SFTP, whole, without owners, groups, devices and fractions of seconds";
             ctx.screen.log(&format!("haul rsync: no haul on {there}: {line}"));
@@ -177,11 +181,13 @@ fn compression(options: &Options) -> Result<String, Refusal> {
     Ok(when.unwrap_or_default() + &level.transpose()?.unwrap_or_default())
 }
 
-/// Asks for the folder where a log-in begins.
+/// Reaches the host, and asks for the folder where a log-in begins unless haul there answers.
 ///
 /// Errors: the store can't be meant; within: it can't be reached.
-async fn stat(options: &Options, ctx: &Context<'_>, head: &str) -> Result<Result<(), Error>, Refusal> {
+async fn reach_by(options: &Options, ctx: &Context<'_>, head: &str) -> Result<Result<(), Error>, Refusal> {
     let store = match ctx.session.open(OsStr::new(head), &opening::looked_at(options)) {
+        // It is opened once haul there has answered.
+        Ok(_) if head.starts_with(FAR) => return Ok(Ok(())),
         Ok(store) => store,
         Err(error) => {
             return match error.cause() {
@@ -194,7 +200,7 @@ async fn stat(options: &Options, ctx: &Context<'_>, head: &str) -> Result<Result
 }
 
 /// What is asked for that SFTP can't keep, and that nobody asks for by habit.
-fn unkept(options: &Options) -> Option<&'static str> {
+fn unkept(options: &Options, is_source: bool) -> Option<&'static str> {
     let asked = [
         (options.hard_links, "--hard-links"),
         (options.acls, "--acls"),
@@ -202,6 +208,9 @@ fn unkept(options: &Options) -> Option<&'static str> {
         (options.atimes, "--atimes"),
         (!options.users.is_empty(), "--chown or --usermap"),
         (!options.groups.is_empty(), "--chown or --groupmap"),
+        // By SFTP all symlinks of a source are followed, or none.
+        (is_source && options.copy_dirlinks, "--copy-dirlinks"),
+        (is_source && options.copy_unsafe_links, "--copy-unsafe-links"),
     ];
     asked.into_iter().find_map(|(asked, name)| asked.then_some(name))
 }

@@ -142,7 +142,8 @@ impl Planner<'_> {
         }
         let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
         let parent = haul_core::key::parent(path);
-        if self.there.what(to, parent, true).await?.is_some() {
+        // A symlink there will do: haul there may not follow any.
+        if self.there.what(to, parent, false).await?.is_some() {
             return Ok(());
         }
         let (code, path) = if names_file { (exit::SELECTION, parent) } else { (exit::FILE_IO, path) };
@@ -187,6 +188,16 @@ impl Planner<'_> {
                     Err((exit::SELECTION, format!("ERROR: cannot stat destination \"{path}\": {}", told(errno))))
                 }
             };
+        }
+        if self.there.has_dirs(to)? {
+            // Whether it is a file, or else a directory: both at once, as each is a round trip.
+            let dir = self.there.open(to, &to.path, false)?;
+            let (opened, is_dir) = tokio::join!(self.open(to, &to.path), holds_something(&dir));
+            return Ok(match opened?.1 {
+                Some(_) => Dest::File,
+                None if is_dir => Dest::Dir,
+                None => Dest::Missing,
+            });
         }
         let (store, file) = self.open(to, &to.path).await?;
         Ok(match file {
@@ -307,7 +318,7 @@ impl Planner<'_> {
     fn is_there(&mut self, path: &[u8], root: &Typed) -> bool {
         let there = !root.here() || kind(path, self.options.copy_links).is_some();
         if !there {
-            self.missing(path);
+            self.missing(path, false);
         }
         there
     }
@@ -354,15 +365,24 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn missing(&mut self, path: &[u8]) {
-        if !self.options.ignore_missing {
-            self.tell_of_missing(&absolute(path));
+    /// Tells of a source here that there is nothing to be seen of; `contents`: what is in it was meant. Missing arguments may be
+    /// ignored, but only what the system itself says isn't there is missing: a directory that can't be read now has been there, and
+    /// what came from it must stay.
+    fn missing(&mut self, path: &[u8], contents: bool) {
+        let errno = look(path, contents || self.options.copy_links).err().unwrap_or(Errno::NOENT);
+        let is_absent = errno == Errno::NOENT && !contents && look(path, false) == Err(Errno::NOENT);
+        if !(is_absent && self.options.ignore_missing) {
+            self.tell_of(&absolute(path), errno);
         }
     }
 
     fn tell_of_missing(&mut self, path: &[u8]) {
+        self.tell_of(path, Errno::NOENT);
+    }
+
+    fn tell_of(&mut self, path: &[u8], errno: Errno) {
         let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
-        self.lines.complain(&format!("link_stat \"{shown}\" failed: No such file or directory (2)"));
+        self.lines.complain(&format!("link_stat \"{shown}\" failed: {}", told(errno)));
         self.lines.trouble(|trouble| trouble.partial += 1);
         self.incomplete = true;
     }
@@ -388,7 +408,7 @@ impl Planner<'_> {
                 Some(What::Link) if !self.options.links => What::Special,
                 Some(what) => what,
                 None if typed.here() => {
-                    self.missing(&typed.path);
+                    self.missing(&typed.path, typed.contents());
                     continue;
                 }
                 None => {

@@ -90,7 +90,7 @@ impl<'a> There<'a> {
         let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
         let (folder, name) = split(path);
         if matches!(name, b"" | b"." | b"..") {
-            let root = self.open(typed, path, true)?.stat(&Key::new("")).await;
+            let root = self.open(typed, path, follow)?.stat(&Key::new("")).await;
             return found(root.map(|_| What::Dir));
         }
         let store = self.open(typed, folder, follow)?;

@@ -125,7 +125,9 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
 pub async fn ask(service: &Service, plain: &Key, meta: bool) -> Result<Entry> {
     let path = service.path(plain)?;
     let attrs = service.facts(&path, service.follows() || plain.is_root()).await.map_err(at("stat", plain))?;
-    told(service, plain, &path, attrs, meta).await
+    // What a link that is followed leads to is lost, as far as anybody knows.
+    let damaged = attrs.is_link() && service.follows();
+    told(service, plain, &path, attrs, meta).await.map(|entry| Entry { damaged, ..entry })
 }
 
 async fn told(service: &Service, plain: &Key, path: &[u8], mut attrs: Attrs, meta: bool) -> Result<Entry> {

@@ -59,12 +59,16 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
 async fn read(channel: &Claim, path: &[u8]) -> Result<(Vec<Name>, bool), Fault> {
     let handle = Handle::opened(channel, channel.ask(&Request::Opendir(path))).await?;
     let (mut all, mut asked, mut ahead, mut bytes) = (Vec::<Name>::new(), VecDeque::new(), AHEAD.0, 0);
+    let (mut ended, mut again) = (false, false);
     loop {
-        while asked.len() < ahead {
+        while !ended && asked.len() < ahead {
             asked.push_back(channel.ask(&Request::Readdir(&handle.name)));
         }
         let Some(next) = asked.pop_front() else { break };
         match next.await? {
+            // A server that does two requests at once may tell of the end first, and of the last names then; one that begins anew
+            // behind its end has told all.
+            Reply::Names(names) if ended && (again || starts_anew(&all, &names)) => again = true,
             Reply::Names(names) => {
                 bytes += names.iter().map(|name| name.name.len() + EACH).sum::<usize>();
                 if names.is_empty() || bytes > NAMES || starts_anew(&all, &names) {
@@ -74,7 +78,8 @@ async fn read(channel: &Claim, path: &[u8]) -> Result<(Vec<Name>, bool), Fault> 
                 all.extend(names);
                 ahead = (2 * ahead).min(AHEAD.1);
             }
-            Reply::Status(status::EOF, _) => break,
+            Reply::Status(status::EOF, _) => ended = true,
+            Reply::Status(..) if ended => {}
             other => return Err(Fault::unexpected(other)),
         }
     }

@@ -202,7 +202,8 @@ impl Inner {
             {
                 return Err(self.error("changed since it was listed", ErrorKind::Changed).into());
             }
-            let new = there.is_err();
+            // What is there and can't be seen isn't ours to remove when the write fails.
+            let new = there.is_err_and(|fault| fault.is(status::NO_SUCH_FILE));
             let exclusive = if spec.replace == haul_core::plan::Replace::Absent { open::EXCLUSIVE } else { 0 };
             let flags = open::WRITE | open::READ | open::CREATE | exclusive;
             let handle =

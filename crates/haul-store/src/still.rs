@@ -13,6 +13,8 @@ use std::{os::fd::AsFd, thread, time::Duration};
 const TICK: Duration = Duration::from_millis(12);
 /// File systems that keep whole seconds, or two of them (FAT).
 const COARSE_TICK: Duration = Duration::from_millis(2100);
+/// By then a file system has written a change out: those that wait longest, for half a minute.
+const WRITTEN_OUT: Duration = Duration::from_secs(60);
 /// How long ago a write may have begun that is still under way: longer than a disk takes for as much as one call writes.
 const UNDER_WAY: Duration = Duration::from_secs(10);
 
@@ -29,6 +31,12 @@ pub fn wait(file: impl AsFd, mtime: Mtime, ctime: Mtime) -> bool {
     // File systems that let a read see half of a write lock the file for writing and for this; the answer is of no use.
     let _ = rustix::fs::seek(file, SeekFrom::Data(0));
     true
+}
+
+/// True for a file that was changed within the last minute. Until they have written it out, some file systems don't know where it has holes:
+/// OpenZFS up to 2.2.1 took data for them (its issue 15526), as a network file system may that passes on what such a one says.
+pub fn is_fresh(mtime: Mtime, ctime: Mtime) -> bool {
+    jiff::Timestamp::now().as_nanosecond() - mtime.max(ctime).0 < WRITTEN_OUT.as_nanos() as i128
 }
 
 /// How long the tick lasts in which a file was written; `None` for one that was written long ago.

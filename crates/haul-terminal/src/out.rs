@@ -29,34 +29,43 @@ impl Out {
         Ok(self.write_all(bytes)?)
     }
 
+    fn all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.to.write_all(bytes).map_err(told)
+    }
+
     /// Writes text and then a key, and ends the line.
     pub fn line(&mut self, text: &str, key: &[u8]) -> Result<()> {
-        self.to.write_all(text.as_bytes())?;
+        self.all(text.as_bytes())?;
         match self.tamed {
-            true => self.to.write_all(tamed(key, &[]).as_bytes())?,
-            false => self.to.write_all(key)?,
+            true => self.all(tamed(key, &[]).as_bytes())?,
+            false => self.all(key)?,
         }
-        Ok(self.to.write_all(b"\n")?)
+        Ok(self.all(b"\n")?)
     }
 
     /// Sends out what is gathered.
     pub fn flush(&mut self) -> Result<()> {
-        Ok(self.to.flush()?)
+        Ok(self.to.flush().map_err(told)?)
     }
 }
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.tamed {
-            true => self.to.write_all(tamed(bytes, &['\n', '\t']).as_bytes())?,
-            false => self.to.write_all(bytes)?,
+            true => self.all(tamed(bytes, &['\n', '\t']).as_bytes())?,
+            false => self.all(bytes)?,
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+        self.to.flush().map_err(told)
     }
+}
+
+/// An error of standard output, which doesn't say by itself that it isn't one of the files that are copied.
+fn told(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("can't write to standard output: {error}"))
 }
 
 /// Text without control characters but these.

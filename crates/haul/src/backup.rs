@@ -3,16 +3,31 @@
 use crate::{Cx, namesakes::target, pipe};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Meta, Result,
-    job::Job,
+    job::{Job, Publish},
     keep::{IdMap, Keep},
     key::name,
     links::SourceLinks,
     names::extension,
+    plan::Replace,
 };
 use haul_store::{
     AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, as_dir, offered,
 };
 use std::{collections::HashSet, sync::Arc};
+
+/// What has become of what a transfer replaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing yet.
+    #[default]
+    No,
+    /// It is where backups go, as far as anything is kept.
+    Done,
+    /// So it is, as a second name of what has its own name still.
+    Linked,
+    /// It was moved there: its own name is free.
+    Moved,
+}
 
 /// Where replaced and deleted files go; does nothing unless a flag asks for it.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +35,8 @@ pub struct Backup {
     to: Option<Arc<dyn Store>>,
     suffix: Option<String>,
     before_extension: bool,
+    /// A backup may be a second name of what it is of: that isn't written any more.
+    may_link: bool,
     /// Backups are beside their files.
     beside: bool,
     /// What is deleted isn't kept where its name ends so: it was kept before.
@@ -57,7 +74,11 @@ impl Backup {
         let kept_before = suffix.clone().filter(|_| !job.existing.spares_backups && beside);
         let before_extension = job.existing.suffix_keep_extension;
         let safe_links = job.links.safe;
-        Backup { to, suffix, before_extension, beside, kept_before, keep, dir_keep, safe_links, dirs: Arc::default() }
+        // What is written in place, or behind what is there, must not be a backup too.
+        let in_place = job.write.publish == Publish::InPlace || job.existing.append.is_some();
+        let may_link = cx.dst.inodes().is_some() && !in_place;
+        let dirs = Arc::default();
+        Backup { to, suffix, before_extension, may_link, beside, kept_before, keep, dir_keep, safe_links, dirs }
     }
 
     /// True when anything is kept.
@@ -90,6 +111,56 @@ impl Backup {
         let renames = cx.dst.caps().renames;
         self.put(cx, old, if renames { CopyHow::Rename } else { CopyHow::Copy }).await?;
         Ok(renames)
+    }
+
+    /// Keeps `old`, whose name a file that is there by now is about to take. Where there can be a second name of it, that is the
+    /// backup, so that its own never stands for nothing.
+    ///
+    /// Errors: as [`Backup::keep`].
+    pub async fn keep_replaced(&self, cx: &Cx, old: &Entry) -> Result<Kept> {
+        if !self.is_on() || self.is_unsafe(cx, old).await? {
+            return self.keep(cx, old).await.map(|_| Kept::Done);
+        }
+        if self.may_link {
+            match self.put(cx, old, CopyHow::Link).await {
+                Ok(()) => return Ok(Kept::Linked),
+                Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(if self.keep(cx, old).await? { Kept::Moved } else { Kept::Done })
+    }
+
+    /// Undoes that on a disk, where what was to replace `old` has not come: it has its name again, and that alone. What is there by now
+    /// instead stays, as the backup does: false.
+    ///
+    /// Errors: those of the store, after which the backup is where it was.
+    pub async fn take_back(&self, cx: &Cx, old: &Entry, kept: Kept) -> Result<bool> {
+        let (Some(to), Some(domain)) = (&self.to, self.to.as_ref().and_then(|to| to.caps().domain.clone())) else {
+            return Ok(false);
+        };
+        let backup = self.kept_name(&old.key);
+        let there = match cx.dst.stat(&old.key).await {
+            Err(error) if error.is_missing() => None,
+            there => Some(there?),
+        };
+        match (kept, there) {
+            (Kept::Linked, Some(there)) => {
+                let second = to.stat(&backup).await?;
+                if second.version.is_none() || there.version != second.version {
+                    return Ok(false);
+                }
+                to.delete(vec![(backup, second.version)]).await.into_iter().collect::<Result<()>>().map(|()| true)
+            }
+            // Also where the new file came, and was taken away as it was not what it should be.
+            (Kept::Linked | Kept::Moved, None) => {
+                let spec = WriteSpec { replace: Replace::Absent, keep: self.keep.clone(), ..WriteSpec::default() };
+                let (to, size) = (old.key.clone(), old.size);
+                let item = CopyItem { from: backup, want: None, size, to, spec, how: CopyHow::Rename };
+                put_one(&cx.dst, &domain.place, item).await.map(|()| true)
+            }
+            (Kept::No | Kept::Done, _) | (Kept::Moved, Some(_)) => Ok(false),
+        }
     }
 
     /// Copies `old` to where backups go, and leaves it where it is.
@@ -143,7 +214,8 @@ impl Backup {
             how,
         };
         match put_one(to, &from.place, item.clone()).await {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            // Not where backups go: a symlink that leads nowhere, say.
+            Err(error) if error.kind() == ErrorKind::NotFound && error.op() != "write" => Ok(()),
             Err(error) if to.caps().dirs && error.kind() == ErrorKind::Exists => {
                 // An empty directory makes way; one that holds something stays.
                 let dir = Key::new([kept.path(), b"/"].concat());

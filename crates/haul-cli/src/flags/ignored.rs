@@ -22,9 +22,21 @@ pub struct IgnoredFlags {
     /// haul runs one command and ends: nothing expires
     #[arg(long, value_name = "DURATION")]
     pub fs_cache_expire_interval: Option<String>,
+    /// haul locks a file for as long as it needs it
+    #[arg(long, value_name = "DURATION")]
+    pub kv_lock_time: Option<String>,
     /// haul doesn't hold listings in memory to sort them
     #[arg(long, value_name = "N")]
     pub list_cutoff: Option<String>,
+    /// haul copies by reflink where that can be, which no other file notices
+    #[arg(long)]
+    pub local_no_clone: bool,
+    /// haul reserves space only where that costs little
+    #[arg(long)]
+    pub local_no_preallocate: bool,
+    /// haul leaves holes only where the source has some, or where it is asked to
+    #[arg(long)]
+    pub local_no_sparse: bool,
     /// haul bounds its queues by itself
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_backlog: Option<String>,
@@ -63,7 +75,11 @@ pub fn notice(flags: &IgnoredFlags) -> Option<String> {
         ("--expect-continue-timeout", flags.expect_continue_timeout.is_some()),
         ("--fs-cache-expire-duration", flags.fs_cache_expire_duration.is_some()),
         ("--fs-cache-expire-interval", flags.fs_cache_expire_interval.is_some()),
+        ("--kv-lock-time", flags.kv_lock_time.is_some()),
         ("--list-cutoff", flags.list_cutoff.is_some()),
+        ("--local-no-clone", flags.local_no_clone),
+        ("--local-no-preallocate", flags.local_no_preallocate),
+        ("--local-no-sparse", flags.local_no_sparse),
         ("--max-backlog", flags.max_backlog.is_some()),
         ("--max-buffer-memory", flags.max_buffer_memory.is_some()),
         ("--max-stats-groups", flags.max_stats_groups.is_some()),

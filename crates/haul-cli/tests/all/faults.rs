@@ -317,16 +317,133 @@ fn a_full_disk_is_reported_and_leaves_whole_files_only() {
     }
 }
 
+/// What is replaced has its name until the new file takes it, with a backup too: whether a copy fails, is killed, or is one of many.
+#[test]
+fn a_copy_that_fails_leaves_the_old_file_under_its_name() {
+    for (ignored, command) in [true, false].into_iter().flat_map(|ignored| {
+        let ways = [&["sync", "--backup-dir", "@bak"][..], &["copy", "--suffix", ".old"], &["rsync", "-ab"]];
+        ways.into_iter().map(move |way| (ignored, way))
+    }) {
+        let lab = Lab::new(HAUL);
+        for n in 0..20 {
+            write(&lab.path(&format!("s/{n}")), &noise(n, 20_000), TIME + 9_000_000_000);
+            write(&lab.path(&format!("d/{n}")), b"old", TIME);
+        }
+        write(&lab.path("s/large"), &noise(1, 3 * MIB), TIME + 9_000_000_000);
+        write(&lab.path("d/large"), b"old", TIME);
+        let old = folder::read(&lab.path("d"));
+        let haul = lab.haul_command(&[command, &["@s/", "@d"]].concat());
+        // No file may be longer than 8 KiB: a longer one is an error, or ends the program.
+        let trap = if ignored { "trap '' XFSZ; " } else { "" };
+        let mut limited = Command::new("sh");
+        limited.arg("-c").arg(format!("{trap}ulimit -c 0; ulimit -f 16; exec \"$0\" \"$@\""));
+        limited.arg(haul.get_program()).args(haul.get_args());
+        limited.envs(haul.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ended = limited.output().unwrap();
+        assert!(!ended.status.success(), "{command:?}");
+        for (name, entry) in files(&old) {
+            assert_eq!(
+                files(&folder::read(&lab.path("d"))).get(&name),
+                Some(&entry),
+                "{command:?} {ignored}: {name:?}"
+            );
+        }
+        if ignored {
+            assert!(
+                !lab.path("bak/large").exists() && !lab.path("d/large.old").exists() && !lab.path("d/large~").exists()
+            );
+        }
+        lab.haul(&[command, &["@s/", "@d"]].concat()).ok();
+        assert_eq!(fs::read(lab.path("d/large")).unwrap(), noise(1, 3 * MIB));
+        let backup = match command[0] {
+            "sync" => "bak/large",
+            "copy" => "d/large.old",
+            _ => "d/large~",
+        };
+        assert_eq!(fs::read(lab.path(backup)).unwrap(), b"old", "{command:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_could_not_be_made_stays_at_the_source_of_a_move() {
+    let lab = Lab::new(HAUL);
+    fs::create_dir_all(lab.path("s/empty/in")).unwrap();
+    write(&lab.path("s/f"), b"text", TIME);
+    write(&lab.path("d/empty"), b"a file", TIME);
+    let ran = lab.haul(&["move", "--create-empty-src-dirs", "--delete-empty-src-dirs", "@s", "@d"]);
+    assert!(ran.code != 0, "{}", ran.err);
+    assert!(lab.path("s/empty/in").is_dir() && lab.path("d/f").exists(), "{}", ran.err);
+    fs::remove_file(lab.path("d/empty")).unwrap();
+    lab.haul(&["move", "--create-empty-src-dirs", "--delete-empty-src-dirs", "@s", "@d"]).ok();
+    assert!(lab.path("d/empty/in").is_dir() && !lab.path("s/empty").exists());
+}
+
+#[test]
+fn a_backup_may_be_another_name_of_what_it_is_of() {
+    let new = TIME + 9_000_000_000;
+    let args = ["sync", "@s", "@d", "--backup-dir", "@bak"];
+    // Two names of one file: each becomes a backup, though that changes the other.
+    let lab = Lab::new(HAUL);
+    for name in ["s/f", "s/g"] {
+        write(&lab.path(name), b"new content", new);
+    }
+    write(&lab.path("d/f"), b"old", TIME);
+    fs::hard_link(lab.path("d/f"), lab.path("d/g")).unwrap();
+    lab.haul(&args).ok();
+    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap();
+    assert_eq!(["d/f", "d/g", "bak/f", "bak/g"].map(read), ["new content", "new content", "old", "old"]);
+    // A run that was killed has left a backup and the file that it is of: to move one over the other does nothing by itself.
+    fs::remove_file(lab.path("bak/f")).unwrap();
+    fs::hard_link(lab.path("d/f"), lab.path("bak/f")).unwrap();
+    fs::remove_file(lab.path("s/f")).unwrap();
+    lab.haul(&args).ok();
+    assert!(!lab.path("d/f").exists() && read("bak/f") == "new content");
+    // Backups that can't be made stop what they are for.
+    fs::remove_dir_all(lab.path("bak")).unwrap();
+    link(&lab.path(""), "bak", "nowhere");
+    write(&lab.path("s/g"), b"newest", new + 9_000_000_000);
+    assert_ne!(lab.haul(&args).code, 0);
+    assert_eq!(read("d/g"), "new content");
+}
+
+/// Root has as many processes as it likes, so haul runs as nobody.
+#[test]
+fn too_few_threads_are_told_in_one_line() {
+    let lab = Lab::new(HAUL);
+    let haul = lab.path("haul");
+    fs::copy(HAUL, &haul).unwrap();
+    if is_root() && !may_drop_rights() {
+        return peers::skip("setpriv or prlimit is not installed, and root has as many processes as it likes");
+    }
+    let limited = ["prlimit", "--nproc=1", &*haul.to_string_lossy(), "size", "."];
+    let ran = match is_root() {
+        true => lab.run(Path::new(DROP_RIGHTS[0]), &[&DROP_RIGHTS[1..], &limited].concat()),
+        false => lab.run(Path::new(limited[0]), &limited[1..]),
+    };
+    let ran = ran.code(1);
+    assert!(ran.err.starts_with("haul: can't start: ") && ran.err.lines().count() == 1, "{}", ran.err);
+    assert!(ran.err.contains("raise the limit of processes"), "{}", ran.err);
+}
+
+const DROP_RIGHTS: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n")
+}
+
+fn may_drop_rights() -> bool {
+    let ran = Command::new(DROP_RIGHTS[0]).args(&DROP_RIGHTS[1..]).arg("true").output();
+    ran.is_ok_and(|out| out.status.success())
+}
+
 /// As root nothing is unreadable, so haul runs as nobody.
 #[test]
 fn an_unreadable_folder_in_the_source_deletes_nothing_below_it() {
     let lab = Lab::new(HAUL);
     let haul = lab.path("haul");
     fs::copy(HAUL, &haul).unwrap();
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
-    let drop_rights = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let can_drop = || Command::new(drop_rights[0]).args(&drop_rights[1..]).arg("true").output();
-    if is_root && !can_drop().is_ok_and(|out| out.status.success()) {
+    let is_root = is_root();
+    if is_root && !may_drop_rights() {
         return peers::skip("setpriv is not installed, and root can read everything");
     }
     for side in ["src", "dst"] {
@@ -342,7 +459,7 @@ fn an_unreadable_folder_in_the_source_deletes_nothing_below_it() {
     }
     fs::set_permissions(lab.path("src/secret"), fs::Permissions::from_mode(0o000)).unwrap();
     let run = |args: &[&str]| match is_root {
-        true => lab.run(Path::new(drop_rights[0]), &[&drop_rights[1..], &[&*haul.to_string_lossy()], args].concat()),
+        true => lab.run(Path::new(DROP_RIGHTS[0]), &[&DROP_RIGHTS[1..], &[&*haul.to_string_lossy()], args].concat()),
         false => lab.haul(args),
     };
     let ran = run(&["sync", "@src", "@dst"]);

@@ -417,6 +417,24 @@ fn the_only_file_is_no_duplicate_of_a_link_to_it() {
     assert!(ran.err.contains("--copy-links: two names of one file"), "{}", ran.err);
 }
 
+/// What it led to may be away for a moment, and it is not known what that was.
+#[test]
+fn a_link_of_the_source_that_leads_nowhere_proves_nothing() {
+    let Some((server, lab)) = start(&Setup::default()) else { return };
+    let data = server.data();
+    write(&data.join("s/f"), b"text", TIME);
+    std::os::unix::fs::symlink("/not/mounted", data.join("s/dir")).expect("linked");
+    for name in ["d/dir/x", "d/extra"] {
+        write(&lab.path(name), b"own", TIME);
+    }
+    let ran = lab.haul(&["sync", "--sftp-protocol=sftp", &far(&server, "s"), "@d"]);
+    assert!(ran.code != 0 && ran.err.contains("the symbolic link points to nothing"), "{}", ran.err);
+    assert!(lab.path("d/dir/x").exists() && lab.path("d/extra").exists() && lab.path("d/f").exists(), "{}", ran.err);
+    // In a destination it is a name that may go.
+    lab.haul(&["sync", "--sftp-protocol=sftp", "@d/dir", &far(&server, "s")]).ok();
+    assert!(data.join("s/x").exists() && !data.join("s/f").exists());
+}
+
 #[test]
 fn a_connection_that_is_cut_is_made_again() {
     let Some(relay) = peers::own("haul-relay") else { return };

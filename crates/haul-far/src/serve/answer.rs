@@ -190,7 +190,10 @@ pub async fn answer(
         replies.last(Answer::Listens(session.listen(ports)?)).await;
         return Ok(());
     }
-    let folder = session.folder(asking.folder)?;
+    let folder = match &asking.opens {
+        Some(folder) => session.folder_along(asking.folder, folder)?,
+        None => session.folder(asking.folder)?,
+    };
     let request = match asking.request {
         // What dead processes left is only removed where something may be.
         Request::List(list) => Request::List(ListRequest { sweep: list.sweep && !read_only, ..list }),

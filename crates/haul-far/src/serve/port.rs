@@ -201,7 +201,7 @@ mod tests {
     }
 
     async fn ask(wire: &Arc<Wire>, folder: u64, request: Request) -> Result<Answer> {
-        wire.share(0).ask(folder, &request)?.answer().await
+        wire.share(0).ask(&folder.into(), &request)?.answer().await
     }
 
     #[tokio::test(flavor = "multi_thread")]

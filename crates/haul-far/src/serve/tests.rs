@@ -7,7 +7,7 @@ use crate::{
     dial::{Call, Pipe},
     frame::{Marks, crossing},
     pack::{Packing, When, pack},
-    wire::{Given, Wire},
+    wire::{Given, Named, Wire},
 };
 use haul_core::{Algo, Key, Mtime, attributes::Carried, delta::Cut, keep::Keep};
 use haul_store::{
@@ -42,7 +42,7 @@ async fn wire(settings: Settings) -> Arc<Wire> {
 }
 
 async fn ask(wire: &Arc<Wire>, folder: FolderId, request: &Request) -> Result<Answer> {
-    let mut asked = wire.share(0).ask(folder, request)?;
+    let mut asked = wire.share(0).ask(&folder.into(), request)?;
     loop {
         match asked.next().await? {
             // The facts before content.
@@ -63,6 +63,24 @@ async fn open(wire: &Arc<Wire>, path: &Path) -> FolderId {
         Answer::Folder(id) => id,
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_opened_along_with_what_is_asked_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("f"), "text").unwrap();
+    let wire = wire(Settings::of_disk(None, false)).await;
+    let named = |path: &Path| Named::along(7, Folder { path: raw(path), links: Links::Keep, own_links: false });
+    let stat = Request::Stat(Key::new("f"));
+    let asked = async |named: &Named| wire.share(0).ask(named, &stat)?.answer().await;
+    let own = named(folder.path());
+    assert!(own.is_new());
+    assert!(matches!(asked(&own).await, Ok(Answer::Entry(entry)) if entry.size == 4));
+    assert!(!own.is_new(), "it says no more of the folder");
+    assert!(asked(&own).await.is_ok());
+    assert!(asked(&named(folder.path())).await.is_ok(), "said once more, by a request that was on its way");
+    let error = asked(&named(Path::new("/"))).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, "the near end has two folders of one number"));
 }
 
 /// All that is in a folder: modes, times and contents.
@@ -282,11 +300,14 @@ async fn who_listens_to_no_answer_is_no_longer_heard() {
     let (pipe, serving) = far_end(Settings::of_disk(None, false), ALWAYS).await;
     let Pipe { input, mut output, .. } = pipe;
     let folder = Folder { path: raw(here.path()), links: Links::Keep, own_links: false };
-    let opened = message::frame(Kind::Request, 1, &Asking { folder: 0, request: Request::Open(folder) }).unwrap();
+    let opened =
+        message::frame(Kind::Request, 1, &Asking { folder: 0, opens: None, request: Request::Open(folder) }).unwrap();
     opened.write(&mut output).await.unwrap();
     let keys: Vec<Key> = (0..9_000).map(|number| Key::new(format!("{number}"))).collect();
     // The first folder has the first number.
-    let frame = message::frame(Kind::Request, 2, &Asking { folder: 1, request: Request::Carry(keys, false) }).unwrap();
+    let frame =
+        message::frame(Kind::Request, 2, &Asking { folder: 1, opens: None, request: Request::Carry(keys, false) })
+            .unwrap();
     let packed = pack(&frame.body, 3).unwrap();
     let mut taken = 0;
     for id in 2..5_000 {
@@ -323,7 +344,11 @@ async fn a_near_end_that_knows_no_history_gets_frames_packed_by_themselves() {
     let Pipe { mut input, mut output, .. } = pipe;
     let folder = Folder { path: raw(here.path()), links: Links::Keep, own_links: false };
     for (id, folder, request) in [(1, 0, Request::Open(folder)), (2, 1, Request::Read(Key::new("f"), None, None))] {
-        message::frame(Kind::Request, id, &Asking { folder, request }).unwrap().write(&mut output).await.unwrap();
+        message::frame(Kind::Request, id, &Asking { folder, opens: None, request })
+            .unwrap()
+            .write(&mut output)
+            .await
+            .unwrap();
         output.flush().await.unwrap();
         while id == 1 && crossing(&mut input).await.0[4] & 0x7f != 2 {}
     }

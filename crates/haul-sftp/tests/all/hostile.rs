@@ -72,6 +72,26 @@ async fn a_server_that_stays_silent_is_given_up() {
     assert!(error.message().ends_with("the server has been silent for 2 seconds"), "{error}");
 }
 
+/// Several questions about one directory are under way at once, and a server may work on them at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_names_may_come_behind_the_end() {
+    let Some(store) = open("swapped") else { return };
+    let (entries, failed) = list(&store).await;
+    assert_eq!((entries, failed.len()), (2, 0), "{failed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_seen_is_not_removed_when_a_write_in_place_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let removed = folder.path().join("removed");
+    let Some(store) = open(&format!("unseen={}", removed.display())) else { return };
+    let spec = WriteSpec { size: Some(7), inplace: true, ..WriteSpec::default() };
+    let upload = store.write(&Key::new("f"), spec).await.expect("begun");
+    assert!(upload.part(0, 0, Payload::from(Bytes::from_static(b"content"))).await.is_err());
+    upload.abort().await.expect("given up");
+    assert!(!removed.exists(), "it may be the user's");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_in_directories_have_an_end() {
     let Some(store) = open("deep") else { return };

@@ -5,8 +5,9 @@
 //! thousand; `endless` lists the same names without an end; `garbage` answers with bytes that are no frame; `huge` announces a frame
 //! of two gigabytes; `strange` answers every question with another's answer; `more` gives more bytes than it was asked for; `silent`
 //! closes after its greeting; `mute` stays, and answers nothing; `deep` lists a directory in each directory. `slow` tells no lies: it
-//! copies `f`, of 200 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in three seconds and a half. `fuzz=SEED`
-//! says what comes into its mind, some hundred times.
+//! copies `f`, of 200 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in three seconds and a half. `swapped`
+//! tells of the end of a directory before its last names; `unseen=FILE` can't say what `f` is, opens it and refuses its bytes, and makes FILE
+//! when it is to remove it. `fuzz=SEED` says what comes into its mind, some hundred times.
 
 use haul_testkit::chance::Chance;
 use std::{
@@ -89,6 +90,7 @@ fn serve() -> io::Result<()> {
         return fuzz(&mut Chance(seed.parse().unwrap_or_default()));
     }
     let (mut input, mut listed, mut copied) = (stdin().lock(), false, false);
+    let mut pages = Vec::new();
     loop {
         let mut head = [0; 4];
         if input.read_exact(&mut head).is_err() {
@@ -154,6 +156,24 @@ fn serve() -> io::Result<()> {
                     &[&1_u32.to_be_bytes()[..], &string(b"directory"), &string(b""), &attrs(0, DIR)].concat(),
                 )?;
             }
+            ("swapped", 12) => {
+                pages.push(id);
+                match pages[..] {
+                    [first] => send(104, first, &one_name(b"a", 7))?,
+                    [_, _] => {}
+                    [_, second, third] => {
+                        status(second, 1)?;
+                        send(104, third, &one_name(b"b", 7))?;
+                    }
+                    _ => status(id, 1)?,
+                }
+            }
+            (unseen, 6 | 7 | 13) if unseen.starts_with("unseen=") && (frame[0] == 6 || text().ends_with(b"/f")) => {
+                if frame[0] == 13 {
+                    std::fs::File::create_new(unseen.trim_start_matches("unseen="))?;
+                }
+                status(id, if frame[0] == 13 { 0 } else { 4 })?;
+            }
             // Open, open a directory.
             (_, 3 | 11) => {
                 listed = false;
@@ -169,8 +189,7 @@ fn serve() -> io::Result<()> {
                 listed = true;
                 let name = how.strip_prefix("name=").unwrap_or("f").as_bytes().to_vec();
                 let size = if how == "size" { 1000 } else { 7 };
-                let entry = [string(&name), string(b""), attrs(size, FILE)].concat();
-                send(104, id, &[&1_u32.to_be_bytes()[..], &entry].concat())?;
+                send(104, id, &one_name(&name, size))?;
             }
             (_, 7 | 17) => match text().ends_with(b"f") {
                 true => send(105, id, &attrs(if how == "size" { 1000 } else { 7 }, FILE))?,
@@ -180,6 +199,11 @@ fn serve() -> io::Result<()> {
             _ => status(id, 0)?,
         }
     }
+}
+
+/// An answer that lists one file.
+fn one_name(name: &[u8], size: u64) -> Vec<u8> {
+    [&1_u32.to_be_bytes()[..], &string(name), &string(b""), &attrs(size, FILE)].concat()
 }
 
 /// Facts of a file, most of which no file has.

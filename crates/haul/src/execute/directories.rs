@@ -12,7 +12,7 @@ use super::{
 use crate::{attributes::Attributes, cx::Cx, ledger::Ledger, namesakes::of_name, plan::Planner};
 use futures::{StreamExt, future::join_all};
 use haul_core::{
-    Entry, ErrorKind, Key, Posix, Result, attributes,
+    Entry, ErrorKind, Key, Listed, Posix, Result, attributes,
     chmod::Chmod,
     compare::Reason,
     event::Event,
@@ -21,7 +21,7 @@ use haul_core::{
     keep::Keep,
     plan::{Action, Step},
 };
-use haul_store::{AttributesItem, WriteSpec};
+use haul_store::{AttributesItem, Store, WriteSpec};
 use std::sync::Arc;
 
 /// Permission bits of a directory that everybody may read and enter.
@@ -182,7 +182,9 @@ impl Directories {
             Some(_) => self.set_dir_attributes().await,
             None => self.set_dir_times().await,
         }
-        if self.job.verb == Verb::Move && self.job.dirs.delete_empty_sources {
+        // A directory that could not be made at the destination is at the source alone.
+        let all_came = self.ledger.report().error_count == 0;
+        if self.job.verb == Verb::Move && self.job.dirs.delete_empty_sources && all_came {
             self.remove_empty_src_dirs().await;
         }
     }
@@ -233,7 +235,7 @@ impl Directories {
             if !self.deleter.may_still_delete().await {
                 return;
             }
-            let answers = self.cx.dst.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
+            let answers = remove(&self.cx.dst, batch).await;
             for (key, answer) in batch.iter().zip(answers) {
                 match answer {
                     Ok(()) => {
@@ -286,9 +288,11 @@ impl Directories {
     /// may be closed to us once it has its own permissions.
     async fn set_dir_attributes(&self) {
         let top = Key::new("");
-        match self.cx.dst.stat(&top).await {
-            Ok(dst) => self.dirs.found(&top, dst),
-            Err(error) => self.ledger.error(error.with_key(&top)),
+        if !self.dirs.is_root_due() {
+            match self.cx.dst.stat(&top).await {
+                Ok(dst) => self.dirs.found(&top, dst),
+                Err(error) => self.ledger.error(error.with_key(&top)),
+            }
         }
         let time = !self.job.attributes.no_update_dir_mtime;
         let differ = |src: Option<&Posix>, dst: Option<&Posix>| self.attributes.dir_differs(src, dst);
@@ -324,16 +328,50 @@ impl Directories {
         let options = crate::ListOptions { dirs: true, ..Default::default() };
         let mut listing = crate::list(&self.cx.src, &all, options);
         while let Some(step) = listing.next().await {
-            if let haul_core::Listed::Batch(entries) = step {
-                entries.iter().for_each(|entry| marked.see(&self.cx.filter, entry));
-                dirs.extend(entries.into_iter().filter(Entry::is_dir).map(|e| e.key));
+            match step {
+                Listed::Batch(entries) => {
+                    entries.iter().for_each(|entry| marked.see(&self.cx.filter, entry));
+                    dirs.extend(entries.into_iter().filter(Entry::is_dir).map(|e| e.key));
+                }
+                // What is excluded stays, whether it can be listed or not.
+                Listed::Failed { error, .. } if error.key().is_some_and(|key| self.is_left_out(key)) => {}
+                Listed::Failed { error, .. } => self.ledger.error(error),
+                Listed::Vanished(_) | Listed::End => {}
             }
         }
         dirs.retain(|d| self.cx.filter.descend(d.as_bytes()) && !marked.holds(d.as_bytes()));
         dirs.sort_unstable_by(|a, b| b.cmp(a));
         for batch in dirs.chunks(DELETE_BATCH) {
-            let answers = self.cx.src.delete(batch.iter().map(|k| (k.clone(), None)).collect()).await;
-            self.ledger.report().totals.dirs_deleted += answers.iter().filter(|a| a.is_ok()).count() as u64;
+            for (dir, answer) in batch.iter().zip(remove(&self.cx.src, batch).await) {
+                match answer {
+                    Ok(()) => self.ledger.report().totals.dirs_deleted += 1,
+                    // What stays in it keeps it.
+                    Err(error) if error.is_missing() || error.kind() == ErrorKind::Exists => {}
+                    Err(error) => self.ledger.error(error.with_key(dir)),
+                }
+            }
         }
     }
+
+    fn is_left_out(&self, dir: &Key) -> bool {
+        dir.is_dir() && !self.cx.filter.descend(dir.as_bytes())
+    }
+}
+
+/// Removes directories of which each comes behind what is in it. One that isn't empty is tried again where something in it went: the
+/// answer to that may have come after its own, if it had to be asked for twice.
+async fn remove(store: &Arc<dyn Store>, dirs: &[Key]) -> Vec<Result<()>> {
+    let asked = |dirs: &[&Key]| store.delete(dirs.iter().map(|dir| ((*dir).clone(), None)).collect());
+    let mut answers = asked(&dirs.iter().collect::<Vec<_>>()).await;
+    let is_full = |answer: &Result<()>| answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Exists);
+    let lost_something = |at: usize| {
+        let mut below = (0..at).rev().take_while(|other| dirs[*other].as_bytes().starts_with(dirs[at].as_bytes()));
+        below.any(|other| answers[other].is_ok())
+    };
+    let again: Vec<usize> = (0..answers.len()).filter(|at| is_full(&answers[*at]) && lost_something(*at)).collect();
+    if !again.is_empty() {
+        let later = asked(&again.iter().map(|at| &dirs[*at]).collect::<Vec<_>>()).await;
+        again.into_iter().zip(later).for_each(|(at, answer)| answers[at] = answer);
+    }
+    answers
 }

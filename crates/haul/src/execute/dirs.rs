@@ -24,6 +24,8 @@ struct State {
     written: HashSet<Key>,
     /// The destination's root is only made by this job.
     new_root: bool,
+    /// Something was written or deleted anywhere, which may have been in the root.
+    any_written: bool,
 }
 
 #[derive(Default)]
@@ -94,9 +96,15 @@ impl Dirs {
         self.state().new_root
     }
 
+    /// True where the attributes of the root are to be set whatever it has.
+    pub fn is_root_due(&self) -> bool {
+        self.state().any_written
+    }
+
     /// Something was written or deleted at this key: the directories above it have new times now.
     pub fn written(&self, at: &Key) {
         let mut state = self.state();
+        state.any_written = true;
         let mut dir = key::parent(at.as_bytes());
         while !dir.is_empty() && state.written.insert(Key::new(dir)) {
             dir = key::parent(dir);
@@ -148,10 +156,11 @@ impl Dirs {
         let seen = std::mem::take(&mut state.seen);
         let mut levels: BTreeMap<usize, Vec<Due>> = BTreeMap::new();
         for (key, dir) in seen {
-            let written = state.written.contains(&key) || (key.is_root() && !state.written.is_empty());
+            let written = state.written.contains(&key) || (key.is_root() && state.any_written);
             let other_time = time && !rules.dir_times_agree(dir.mtime, dir.there_mtime);
             let other = || differ(dir.posix.as_deref(), dir.there_posix.as_deref());
-            let new = !dir.there || (key.is_root() && state.new_root);
+            // Nobody may have looked at the root.
+            let new = if key.is_root() { state.new_root } else { !dir.there };
             if written || (dir.there && (new || other_time || other())) {
                 let depth = key.as_bytes().iter().filter(|b| **b == b'/').count();
                 // Where its own is as good, it stays: a file system may not have any nearer.

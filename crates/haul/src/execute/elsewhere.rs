@@ -3,6 +3,7 @@
 use super::Executor;
 use crate::{
     Cx,
+    backup::Kept,
     plan::told_of,
     transfer::{Arrived, Mover, Order},
 };
@@ -21,6 +22,8 @@ pub(super) enum Outcome {
     Done,
     /// Nothing was done.
     Nothing,
+    /// What the destination has is another file than was found, and that didn't come in its place.
+    Differs,
     /// What the destination had went to where backups go, and nothing came in its place.
     SetAside,
 }
@@ -90,8 +93,11 @@ impl Executor {
         let mut order = Order::new(step, entry, to.clone(), dst.cloned());
         let mut answers = mover.bring_by_server(std::slice::from_mut(&mut order), how).await;
         let Some(Ok(arrived)) = answers.pop() else {
-            let aside = order.kept && dst.is_some() && self.mover.backup.is_on();
-            return if aside { Outcome::SetAside } else { Outcome::Nothing };
+            return match order.kept {
+                _ if dst.is_none() || !self.mover.backup.is_on() => Outcome::Nothing,
+                Kept::No => Outcome::Differs,
+                _ => Outcome::SetAside,
+            };
         };
         let (key, size) = (to.clone(), src.size);
         let (decision, differs) = told_of(src, why, found, self.job.elsewhere.exact);

@@ -25,7 +25,7 @@ mod working;
 use crate::{
     Cx,
     attributes::Attributes,
-    backup::Backup,
+    backup::{Backup, Kept},
     consent::Consent,
     hard_links::Name,
     known::Index,
@@ -181,6 +181,7 @@ impl Executor {
             match Box::pin(self.take_elsewhere(&mut step)).await {
                 Outcome::Done => return,
                 Outcome::Nothing => {}
+                Outcome::Differs => (step.action, step.look) = (Action::Copy, false),
                 // It was unchanged, but it isn't there any more.
                 Outcome::SetAside => (step.action, step.look, aside) = (Action::Copy, false, true),
             }
@@ -217,7 +218,7 @@ impl Executor {
             }
             Action::Copy => {
                 let mut order = self.order(src, to, dst);
-                order.kept = aside;
+                order.kept = if aside { Kept::Done } else { Kept::No };
                 self.send(order, orders).await;
             }
             Action::Touch if self.attributes.keep.is_some() => {

@@ -1,6 +1,9 @@
 //! Files that arrived, and wait for their names (`--delay-updates`).
 
-use crate::transfer::{Arrived, Order};
+use crate::{
+    backup::Kept,
+    transfer::{Arrived, Order},
+};
 use haul_core::{Entry, Key, event::StepId};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -32,7 +35,7 @@ impl Waiting {
         let mut state = self.state();
         let Some((to, replaced)) = state.coming.remove(&order.step) else { return Some(arrived) };
         let at = order.to.clone();
-        state.here.push((Order { to, replaced, kept: false, ..order.clone() }, at, arrived));
+        state.here.push((Order { to, replaced, kept: Kept::No, ..order.clone() }, at, arrived));
         None
     }
 }
@@ -51,7 +54,7 @@ mod tests {
         assert!(delayed.keep(&order(1, "a"), Arrived::default()).is_some(), "it went to its own name");
         let old = Entry::file(Key::new("d/f"), 9);
         delayed.state().coming.insert(2, (Key::new("d/f"), Some(old.clone())));
-        let sent = Order { kept: true, ..order(2, "d/.~tmp~/f") };
+        let sent = Order { kept: Kept::Done, ..order(2, "d/.~tmp~/f") };
         assert!(delayed.keep(&sent, Arrived::default()).is_none());
         {
             let state = delayed.state();
@@ -59,7 +62,7 @@ mod tests {
             assert_eq!((&order.to, at), (&Key::new("d/f"), &Key::new("d/.~tmp~/f")));
             assert_eq!(
                 (order.replaced.as_ref(), order.kept),
-                (Some(&old), false),
+                (Some(&old), Kept::No),
                 "what its name replaces is kept then"
             );
         }

@@ -32,6 +32,8 @@ pub(super) struct InTheWay {
     backup: Backup,
     /// Symlinks that are to make way.
     links: tokio::sync::Mutex<Links>,
+    /// Whoever clears a directory is alone with what may still be deleted.
+    clears: tokio::sync::Mutex<()>,
     /// Directories in whose place something else stays.
     closed: Mutex<Vec<Key>>,
 }
@@ -56,6 +58,7 @@ impl InTheWay {
             planner: planner.clone(),
             deleter: deleter.clone(),
             links: tokio::sync::Mutex::default(),
+            clears: tokio::sync::Mutex::default(),
             closed: Mutex::default(),
         }
     }
@@ -234,12 +237,15 @@ impl InTheWay {
         {
             return Err(two_for_one(&own.key));
         }
+        // What is deleted for one directory counts before the next is looked at.
+        let _alone = self.clears.lock().await;
         self.ledger.check_may_delete(&self.job.deletes, dir, gone.len() as u64)?;
         // What a directory holds comes after it.
         for entry in gone.into_iter().rev() {
             self.deleter.check_may_delete().await.map_err(|e| e.with_key(&entry.key))?;
             let kept = self.backup.keeps(&entry.key) && !entry.is_dir();
             if kept && self.backup.keep(&self.cx, &entry).await? {
+                self.report_deleted(entry);
                 continue;
             }
             for answer in self.cx.dst.delete(vec![(entry.key.clone(), self.pin(&entry))]).await {

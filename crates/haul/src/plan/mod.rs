@@ -33,7 +33,7 @@ use checks::Checks;
 pub(crate) use elsewhere::told_of;
 pub(crate) use file::forbidden;
 use haul_core::{
-    Entry, ErrorKind, Key, Kind, Result,
+    Entry, Error, ErrorKind, Key, Kind, Result,
     attributes::{Differs, Unkept, What, Why},
     compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::LeftOut,
@@ -635,6 +635,11 @@ impl Planner {
 
     /// Reports or counts something that can't be copied.
     pub(super) async fn not_kept(&self, src: &Entry) {
+        if src.damaged {
+            // What it led to may come back: nothing at the destination is deleted for it.
+            let error = Error::new(ErrorKind::NotFound, "read", "the symbolic link points to nothing");
+            return self.ledger.error(error.with_key(&src.key));
+        }
         if let Some(what) = self.attributes.special(src) {
             let mut unkept = Unkept::default();
             unkept.add(what, Why::Denied);

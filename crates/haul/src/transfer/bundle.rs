@@ -2,7 +2,7 @@
 //! Whatever goes wrong with one of them, it is left to be brought alone, where it is tried again as any other.
 
 use super::{Arrived, Mover, Order, pump};
-use crate::cx::cancelled;
+use crate::{backup::Kept, cx::cancelled};
 use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Kind, Result, hash::hash_bytes, job::Publish};
 use haul_store::{Small, Stored, each};
@@ -14,7 +14,12 @@ impl Mover {
         let named = !order.src.key.is_symlink() && !order.to.is_symlink();
         let small = order.src.kind == Kind::File && named && order.src.sized && order.src.size <= Small::MOST;
         // What is there may be built upon, has permissions that stay, and goes where backups are.
-        if !small || order.replaced.is_some() || order.kept || self.backup.is_on() || self.allowance.is_some() {
+        if !small
+            || order.replaced.is_some()
+            || order.kept != Kept::No
+            || self.backup.is_on()
+            || self.allowance.is_some()
+        {
             return false;
         }
         let write = &self.job.write;

@@ -8,6 +8,7 @@ use super::{
     unfinished::Target,
 };
 use crate::{
+    backup::Kept,
     cx::cancelled,
     io::file_range,
     recipes::{self, Pair},
@@ -58,7 +59,7 @@ impl Mover {
     pub(super) async fn delta(&self, order: &Order, src: &Entry) -> Option<Delta> {
         let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File)?;
         let told = self.cx.known.recipes.take(src, old);
-        if order.kept {
+        if order.kept != Kept::No {
             return None;
         }
         if self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to)) {

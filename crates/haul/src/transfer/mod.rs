@@ -17,7 +17,7 @@ mod unfinished;
 use crate::{
     Cx,
     attributes::is_plain,
-    backup::Backup,
+    backup::{Backup, Kept},
     budget::{Budget, Claim},
     cx::cancelled,
     decide,
@@ -81,7 +81,7 @@ pub struct Order {
     /// What is there now.
     pub replaced: Option<Entry>,
     /// What was there is where backups go, so that what is there now isn't taken for it.
-    pub kept: bool,
+    pub kept: Kept,
     /// Bytes that were taken from the allowance for it before it was begun.
     pub taken: u64,
     /// The attributes of a source on this machine, which go along with the write: the store on the other one sets them.
@@ -93,7 +93,7 @@ pub struct Order {
 impl Order {
     /// An order of which nothing is done yet.
     pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
-        Order { step, src, to, replaced, kept: false, taken: 0, carried: None, stops_at_limit: false }
+        Order { step, src, to, replaced, kept: Kept::No, taken: 0, carried: None, stops_at_limit: false }
     }
 
     /// True for a regular file or a symlink: its bytes can be transferred by more than one route.
@@ -394,7 +394,10 @@ impl Mover {
         let result = result.await;
         match &result {
             Ok(arrived) => count.arrived(arrived.size),
-            Err(_) => count.take_back(),
+            Err(_) => {
+                count.take_back();
+                self.take_back(order).await;
+            }
         }
         result
     }
@@ -613,14 +616,34 @@ impl Mover {
     /// Moves what the order replaces to where backups go: once, whatever becomes of the transfer then.
     pub(crate) async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
         match &order.replaced {
-            _ if order.kept => {}
+            _ if order.kept != Kept::No => return Ok(()),
             // What is written in place stays what it is, and a copy of it is kept.
             Some(old) if self.writes_in_place(order) && is_plain(old) => self.backup.keep_copy(&self.cx, old).await?,
-            Some(old) => self.backup.keep(&self.cx, old).await.map(|_| ())?,
+            Some(old) => {
+                order.kept = self.backup.keep_replaced(&self.cx, old).await?;
+                return Ok(());
+            }
             None => self.keep_other_kind(&order.to).await?,
         }
-        order.kept = true;
+        order.kept = Kept::Done;
         Ok(())
+    }
+
+    /// Gives what an order replaces its name back where nothing came in its place. Not after a stop, when that may still come; and
+    /// on a disk alone, whose answers say what was done.
+    pub(crate) async fn take_back(&self, order: &mut Order) {
+        let undoes = matches!(order.kept, Kept::Linked | Kept::Moved) && self.cx.dst.caps().files;
+        let Some(old) = order.replaced.as_ref().filter(|_| undoes && !self.cx.cancel.is_cancelled()) else {
+            return;
+        };
+        match self.backup.take_back(&self.cx, old, order.kept).await {
+            Ok(true) => order.kept = Kept::No,
+            // The new file is there: what it replaced has been kept, whatever failed then.
+            Ok(false) => order.kept = Kept::Done,
+            Err(error) => {
+                tracing::debug!(%error, key = %old.key, "what was to be replaced stays where backups go");
+            }
+        }
     }
 
     /// Keeps a file, device or FIFO that a symlink replaces, or a symlink that one of those replaces: they have other keys, so the

@@ -30,7 +30,6 @@ impl Mover {
         for order in orders.iter_mut() {
             refused.push(self.keep_replaced(order).await.err());
         }
-        let orders = &*orders;
         let going: Vec<&Order> = orders.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(o, _)| o).collect();
         let metas = futures::future::join_all(going.iter().map(|o| self.server_meta(&o.src))).await;
         let mut items: Vec<CopyItem> = going.iter().zip(metas).map(|(o, meta)| self.item(o, meta, how)).collect();
@@ -70,7 +69,13 @@ impl Mover {
             };
             self.arrived(order, stored, how).map_err(|e| if e.key().is_some() { e } else { e.with_key(&order.src.key) })
         });
-        each.collect()
+        let results: Vec<Result<Arrived>> = each.collect();
+        // What was stopped may still come.
+        let failed = orders.iter_mut().zip(&results).filter(|(_, result)| result.is_err() && !at_limit.is_cancelled());
+        for (order, _) in failed {
+            self.take_back(order).await;
+        }
+        results
     }
 
     /// The attributes of what is made anew on another machine.

@@ -378,6 +378,13 @@ fn the_list_of_cvs_in_a_rule_is_that_of_the_option() {
     for option in ["-C", "--filter=-C", "--filter=:C"] {
         oracle.same(&["-ai", option, "s/", "dst"], Compare::All);
     }
+    // In a directory that goes its own list keeps nothing, and what the user says does.
+    let setup = "mkdir -p s dst/old dst/going; touch s/c dst/old/x.o dst/going/x.o dst/old/gone dst/old/mine.mine; \
+                 echo '*.mine' >../.cvsignore; echo results.dat >dst/old/.cvsignore; touch dst/old/results.dat";
+    for option in ["-C", "--filter=-C", "--filter=:C"] {
+        let Some(oracle) = Oracle::new(&[setup, DATE].concat()) else { return };
+        oracle.same(&["-ai", "--delete", option, "s/", "dst"], Compare::Trees);
+    }
 }
 
 #[test]

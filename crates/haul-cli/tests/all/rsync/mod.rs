@@ -262,6 +262,11 @@ fn missing_sources_may_be_ignored() {
         "-aiR --no-implied-dirs --implied-dirs s/./d/e dst",
     ];
     each(&setup, Compare::All, &lines);
+    // What can't be seen isn't missing: whatever came from it stays.
+    let setup = [&setup[..], "; ln -s nowhere s/dangling; mkdir dst/x; echo >dst/extra"].concat();
+    let unseen = ["s/no/ s/d", "s/no/. s/d", "s/a/ s/d", "s/dangling/ s/d", "-r s/a/in s/d"];
+    let lines = unseen.map(|sources| format!("-a --ignore-missing-args --delete {sources}/ dst"));
+    each(&setup, Compare::Trees, &lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]

@@ -191,7 +191,7 @@ impl Builder {
                 self.text(&content, &inner, depth + 1)?;
             }
             Read::Cvs(inner) => {
-                self.text(CVS.as_bytes(), &inner, depth)?;
+                self.text(CVS.as_bytes(), &inner.clone().perishing(), depth)?;
                 for words in self.cvs_words.clone() {
                     self.texts.push(format!("rsync cvs {}", String::from_utf8_lossy(&words)));
                     self.text(&words, &inner, depth)?;
@@ -200,6 +200,13 @@ impl Builder {
             Read::Clear => self.items.clear(),
         }
         Ok(())
+    }
+}
+
+impl Defaults {
+    /// Those of rsync's own list for CVS: in a directory that goes they keep nothing. What users say in theirs does.
+    fn perishing(self) -> Defaults {
+        Defaults { perishable: true, ..self }
     }
 }
 
@@ -243,8 +250,9 @@ fn lines_of_dir(
             Read::Rule(rule) => found.0.push(Item::Rule(*rule)),
             Read::Clear => *found = (Vec::new(), true),
             Read::Cvs(inner) => {
-                for word in entries(CVS.as_bytes(), &inner) {
-                    found.0.push(Item::Rule(rule(false, word, &inner)?));
+                let own = inner.perishing();
+                for word in entries(CVS.as_bytes(), &own) {
+                    found.0.push(Item::Rule(rule(false, word, &own)?));
                 }
             }
             Read::PerDir(..) if place.absolute => {
@@ -341,7 +349,7 @@ fn read_in(text: &[u8], defaults: &Defaults, dir: Option<&[u8]>) -> Result<Read,
         }
     }
     if cvs {
-        inner = Defaults { sign: Some(false), words: true, cvs: true, perishable: true, ..inner };
+        inner = Defaults { sign: Some(false), words: true, cvs: true, ..inner };
         if sign == b'-' && rest.is_empty() {
             return Ok(Read::Cvs(inner));
         }
