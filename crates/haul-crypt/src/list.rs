@@ -87,8 +87,14 @@ impl Service {
     fn plain(&self, dir: &Key, hidden: &Key, entry: &Entry) -> Result<Option<Found>> {
         let path = entry.key.as_bytes();
         let name = path.strip_prefix(hidden.as_bytes()).unwrap_or(path);
-        if name.is_empty() || !matches!(entry.kind, Kind::File | Kind::Dir) {
+        if name.is_empty() || !matches!(entry.kind, Kind::File | Kind::Dir) && !entry.damaged {
             return Ok(None);
+        }
+        if entry.kind == Kind::Special {
+            // A link that leads nowhere, to what may be a directory: of a name that isn't ours it is nothing here.
+            let plain = self.names.plain_file(name).or_else(|_| self.names.plain_dir(name));
+            let key = plain.map(|plain| Key::new(plain).below(dir.as_bytes()));
+            return Ok(key.ok().map(|key| Found::Entry(Entry { key, ..entry.clone() })));
         }
         let plain = match name.strip_suffix(b"/") {
             Some(name) => self.names.plain_dir(name).map(|plain| [&plain[..], b"/"].concat()),

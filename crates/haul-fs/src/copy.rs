@@ -363,13 +363,12 @@ impl Batch<'_> {
             regular(OP, &item.from, &st)?;
         }
         meta::check_want(item, &st)?;
+        let suffix = Suffix::of(OP, &item.to, &item.spec)?;
         // Not through a hidden name: the file is whole already, and a rename shows it at once.
         let moved = place::in_dir_or_errno(&self.local.root, OP, &item.to, |dir| match &item.spec.replace {
             // Of two names of one file a rename would leave both.
-            Replace::Anything
-                if st.stx_nlink > 1 && is_another_name((from, item.from.name()), (dir, item.to.name()), &st) =>
-            {
-                rustix::fs::unlinkat(from, item.from.name(), AtFlags::empty())
+            Replace::Anything if st.stx_nlink > 1 && is_same_file((dir, item.to.name()), &st) => {
+                leave_one_name((from, item.from.name()), (dir, item.to.name()), suffix)
             }
             Replace::Absent => place::rename_new((from, item.from.name()), (dir, item.to.name())),
             Replace::Anything => rustix::fs::renameat(from, item.from.name(), dir, item.to.name()),
@@ -432,14 +431,22 @@ impl Batch<'_> {
     }
 }
 
-/// True where `new` is another name of the file `st`, which is called `old`: not the same one, written in other letters.
-fn is_another_name((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8]), st: &Statx) -> bool {
+/// True where the file `st` has this name.
+fn is_same_file((dir, name): (&Dir, &[u8]), st: &Statx) -> bool {
     let id = |st: &Statx| (st.stx_dev_major, st.stx_dev_minor, st.stx_ino);
-    let facts = |dir: &Dir| meta::facts(dir, meta::FACTS).ok().map(|st| id(&st));
-    let is_file = || meta::facts_at(to, new, false, meta::FACTS).is_ok_and(|there| id(&there) == id(st));
-    let folded = |name: &[u8]| String::from_utf8_lossy(name).to_lowercase();
-    let elsewhere = || facts(from).zip(facts(to)).is_some_and(|(from, to)| from != to);
-    is_file() && (elsewhere() || folded(old) != folded(new))
+    meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|there| id(&there) == id(st))
+}
+
+/// Takes the name `old` from a file that is called `new` too. A hidden name holds it meanwhile: the two may be one, written in other
+/// letters, on a file system that folds them.
+fn leave_one_name((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8]), suffix: Suffix<'_>) -> rustix::io::Result<()> {
+    let hidden = temp_name(Owner::Process, new, suffix);
+    rustix::fs::linkat(from, old, to, &hidden[..], AtFlags::empty())?;
+    rustix::fs::unlinkat(from, old, AtFlags::empty())?;
+    match meta::facts_at(to, new, false, meta::FACTS) {
+        Err(Errno::NOENT) => rustix::fs::renameat(to, &hidden[..], to, new),
+        _ => rustix::fs::unlinkat(to, &hidden[..], AtFlags::empty()),
+    }
 }
 
 /// The end of a move by copying: only what was copied goes. Where the two names turn out to be one, the source is the

@@ -68,7 +68,7 @@ async fn read(channel: &Claim, path: &[u8]) -> Result<(Vec<Name>, bool), Fault> 
         match next.await? {
             // A server that does two requests at once may tell of the end first, and of the last names then; one that begins anew
             // behind its end has told all.
-            Reply::Names(names) if ended && (again || starts_anew(&all, &names)) => again = true,
+            Reply::Names(names) if ended && (again || names.is_empty() || starts_anew(&all, &names)) => again = true,
             Reply::Names(names) => {
                 bytes += names.iter().map(|name| name.name.len() + EACH).sum::<usize>();
                 if names.is_empty() || bytes > NAMES || starts_anew(&all, &names) {

@@ -2,7 +2,7 @@
 
 use crate::{Cx, namesakes::target, pipe};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Meta, Result,
+    Entry, Error, ErrorKind, Key, Kind, Meta, Result,
     job::{Job, Publish},
     keep::{IdMap, Keep},
     key::name,
@@ -122,13 +122,26 @@ impl Backup {
             return self.keep(cx, old).await.map(|_| Kept::Done);
         }
         if self.may_link {
+            // An older backup goes when it is replaced, and doesn't come back.
+            let replaces = self.to_is_taken(&old.key).await;
             match self.put(cx, old, CopyHow::Link).await {
-                Ok(()) => return Ok(Kept::Linked),
+                Ok(true) if !replaces => return Ok(Kept::Linked),
+                Ok(_) => return Ok(Kept::Done),
                 Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+                // Another file system, or one without hard links.
+                Err(_) if old.kind == Kind::File => return self.keep_copy(cx, old).await.map(|()| Kept::Done),
                 Err(_) => {}
             }
         }
         Ok(if self.keep(cx, old).await? { Kept::Moved } else { Kept::Done })
+    }
+
+    /// True where a backup of that name may be already.
+    async fn to_is_taken(&self, key: &Key) -> bool {
+        match &self.to {
+            Some(to) => !to.stat(&self.kept_name(key)).await.is_err_and(|error| error.is_missing()),
+            None => false,
+        }
     }
 
     /// Undoes that on a disk, where what was to replace `old` has not come: it has its name again, and that alone. What is there by now
@@ -170,7 +183,7 @@ impl Backup {
         match self.put(cx, old, CopyHow::Copy).await {
             // The store doesn't copy, or not while bandwidth is limited.
             Err(error) if error.kind() == ErrorKind::Unsupported => self.pass_on(cx, old).await,
-            put => put,
+            put => put.map(drop),
         }
     }
 
@@ -192,8 +205,9 @@ impl Backup {
         pipe::write(to, &self.kept_name(&old.key), spec, bytes).await.map(drop).map_err(told)
     }
 
-    async fn put(&self, cx: &Cx, old: &Entry, how: CopyHow) -> Result<()> {
-        let Some(to) = &self.to else { return Ok(()) };
+    /// False where there was nothing any more.
+    async fn put(&self, cx: &Cx, old: &Entry, how: CopyHow) -> Result<bool> {
+        let Some(to) = &self.to else { return Ok(false) };
         let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
             return Err(Error::new(ErrorKind::Unsupported, "back up", "this store can't move files by itself"));
         };
@@ -215,7 +229,7 @@ impl Backup {
         };
         match put_one(to, &from.place, item.clone()).await {
             // Not where backups go: a symlink that leads nowhere, say.
-            Err(error) if error.kind() == ErrorKind::NotFound && error.op() != "write" => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound && error.op() != "write" => return Ok(false),
             Err(error) if to.caps().dirs && error.kind() == ErrorKind::Exists => {
                 // An empty directory makes way; one that holds something stays.
                 let dir = Key::new([kept.path(), b"/"].concat());
@@ -224,6 +238,7 @@ impl Backup {
             }
             answer => answer,
         }
+        .map(|()| true)
         .map_err(|error| error.with_key(&old.key))
     }
 

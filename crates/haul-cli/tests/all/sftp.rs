@@ -427,9 +427,15 @@ fn a_link_of_the_source_that_leads_nowhere_proves_nothing() {
     for name in ["d/dir/x", "d/extra"] {
         write(&lab.path(name), b"own", TIME);
     }
-    let ran = lab.haul(&["sync", "--sftp-protocol=sftp", &far(&server, "s"), "@d"]);
-    assert!(ran.code != 0 && ran.err.contains("the symbolic link points to nothing"), "{}", ran.err);
-    assert!(lab.path("d/dir/x").exists() && lab.path("d/extra").exists() && lab.path("d/f").exists(), "{}", ran.err);
+    for more in [&["--delete-before"][..], &["--min-size=1B"], &[]] {
+        let ran = lab.haul(&[&["sync", "--sftp-protocol=sftp", &far(&server, "s"), "@d"], more].concat());
+        assert!(ran.code != 0 && ran.err.contains("the symbolic link points to nothing"), "{}", ran.err);
+        assert!(lab.path("d/dir/x").exists() && lab.path("d/extra").exists(), "{more:?}: {}", ran.err);
+    }
+    assert!(lab.path("d/f").exists());
+    for looks in ["lsf", "size"] {
+        lab.haul(&[looks, "--sftp-protocol=sftp", &far(&server, "s")]).ok();
+    }
     // In a destination it is a name that may go.
     lab.haul(&["sync", "--sftp-protocol=sftp", "@d/dir", &far(&server, "s")]).ok();
     assert!(data.join("s/x").exists() && !data.join("s/f").exists());

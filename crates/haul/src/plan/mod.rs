@@ -273,6 +273,12 @@ impl Planner {
                 last = Some(pair.key().clone());
             }
             match next {
+                // Before the limits, which ask the link itself.
+                Ok(Some(Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src)))
+                    if src.kind == Kind::Special && src.damaged =>
+                {
+                    self.leads_nowhere(&src);
+                }
                 Ok(Some(pair)) if self.is_pair_beyond_limits(&pair) => {
                     if let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src), Pass::Transfers) =
                         (pair, pass)
@@ -633,12 +639,16 @@ impl Planner {
         src.kind != Kind::Special || self.attributes.special(src).is_some_and(kept)
     }
 
+    /// Reports a symlink that is followed: what it led to may come back, so nothing at the destination is deleted for it.
+    fn leads_nowhere(&self, src: &Entry) {
+        let error = Error::new(ErrorKind::NotFound, "list", "the symbolic link points to nothing");
+        self.ledger.error(error.with_key(&src.key));
+    }
+
     /// Reports or counts something that can't be copied.
     pub(super) async fn not_kept(&self, src: &Entry) {
         if src.damaged {
-            // What it led to may come back: nothing at the destination is deleted for it.
-            let error = Error::new(ErrorKind::NotFound, "read", "the symbolic link points to nothing");
-            return self.ledger.error(error.with_key(&src.key));
+            return self.leads_nowhere(src);
         }
         if let Some(what) = self.attributes.special(src) {
             let mut unkept = Unkept::default();
