@@ -39,9 +39,7 @@ pub(super) fn append(
     let (before, _) = meta::still_facts(&source, meta::FACTS).map_err(source_error(item))?;
     meta::check_want(item, &before)?;
     let files = [&before, &there].iter().all(|st| meta::file_type(st) == FileType::RegularFile);
-    let same = (before.stx_ino, before.stx_dev_major, before.stx_dev_minor)
-        == (there.stx_ino, there.stx_dev_major, there.stx_dev_minor);
-    if !files || same || there.stx_nlink > 1 || there.stx_size >= before.stx_size {
+    if !files || meta::id(&before) == meta::id(&there) || there.stx_nlink > 1 || there.stx_size >= before.stx_size {
         return Ok(None);
     }
     if verify && !bytes.begins_alike(item, (&source, &target), there.stx_size)? {

@@ -189,10 +189,10 @@ impl<'a> Bytes<'a> {
         let size = st.stx_size;
         rustix::fs::ftruncate(target, size).map_err(target_error(item))?;
         // Reads everything, and leaves out what is zeros.
-        let read = CopyItem { spec: WriteSpec { sparse: true, ..item.spec.clone() }, ..item.clone() };
+        let read = || CopyItem { spec: WriteSpec { sparse: true, ..item.spec.clone() }, ..item.clone() };
         let is_trusted = knows_its_holes(source);
         if !is_trusted && still::is_fresh(meta::mtime(st), meta::changed(st)) {
-            return self.range(number, &read, source, target, 0..size);
+            return self.range(number, &read(), source, target, 0..size);
         }
         let (mut at, mut found) = (0, 0);
         while at < size {
@@ -209,7 +209,7 @@ impl<'a> Bytes<'a> {
             }
             let hole = rustix::fs::seek(source, SeekFrom::Hole(data)).map_err(source_error(item))?.min(size);
             if hole <= data {
-                return self.range(number, &read, source, target, data..size);
+                return self.range(number, &read(), source, target, data..size);
             }
             self.range(number, item, source, target, data..hole)?;
             (at, found) = (hole, found + hole - data);
@@ -217,7 +217,7 @@ impl<'a> Bytes<'a> {
         match is_trusted || accounts_for(found, st.stx_blocks * 512) {
             true => Ok(()),
             // Its bytes were counted as they were found.
-            false => self.read_again(&read, source, target, size),
+            false => self.read_again(&read(), source, target, size),
         }
     }
 

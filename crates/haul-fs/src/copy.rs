@@ -433,8 +433,7 @@ impl Batch<'_> {
 
 /// True where the file `st` has this name.
 fn is_same_file((dir, name): (&Dir, &[u8]), st: &Statx) -> bool {
-    let id = |st: &Statx| (st.stx_dev_major, st.stx_dev_minor, st.stx_ino);
-    meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|there| id(&there) == id(st))
+    meta::facts_at(dir, name, false, meta::FACTS).is_ok_and(|there| meta::id(&there) == meta::id(st))
 }
 
 /// Takes the name `old` from a file that is called `new` too. A hidden name holds it meanwhile: the two may be one, written in other

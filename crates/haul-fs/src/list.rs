@@ -196,7 +196,7 @@ impl Lister {
     fn read(&self, key: &[u8], most: usize) -> Answer {
         let fd = self.root.open_to_list(key)?;
         let id = match self.links.follows_dirs() || self.request.one_device {
-            true => meta::facts(&fd, meta::FACTS).map(|st| (st.stx_dev_major, st.stx_dev_minor, st.stx_ino))?,
+            true => meta::facts(&fd, meta::FACTS).map(|st| meta::id(&st))?,
             false => (0, 0, 0),
         };
         let mut names = Names::default();

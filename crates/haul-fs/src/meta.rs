@@ -90,6 +90,11 @@ pub(super) fn mtime(st: &Statx) -> Mtime {
     time(st.stx_mtime)
 }
 
+/// What tells it from all others that are there now: device and inode.
+pub(super) fn id(st: &Statx) -> (u32, u32, u64) {
+    (st.stx_dev_major, st.stx_dev_minor, st.stx_ino)
+}
+
 /// When the file system last saw it change.
 pub(super) fn changed(st: &Statx) -> Mtime {
     time(st.stx_ctime)

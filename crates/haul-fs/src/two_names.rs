@@ -201,8 +201,7 @@ fn shows_both(dir: &Dir, path: &[u8], one: &[u8], other: &[u8]) -> Option<bool> 
 }
 
 fn inode(dir: &Dir, name: &[u8]) -> Option<(u32, u32, u64)> {
-    let st = meta::facts_at(dir, name, false, StatxFlags::INO).ok()?;
-    Some((st.stx_dev_major, st.stx_dev_minor, st.stx_ino))
+    meta::facts_at(dir, name, false, StatxFlags::INO).ok().map(|st| meta::id(&st))
 }
 
 #[cfg(test)]

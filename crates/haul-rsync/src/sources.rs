@@ -189,20 +189,19 @@ impl Planner<'_> {
                 }
             };
         }
-        if self.there.has_dirs(to)? {
-            // Whether it is a file, or else a directory: both at once, as each is a round trip.
+        let (file, is_dir) = if self.there.has_dirs(to)? {
+            // Both questions at once, as each is a round trip.
             let dir = self.there.open(to, &to.path, false)?;
             let (opened, is_dir) = tokio::join!(self.open(to, &to.path), holds_something(&dir));
-            return Ok(match opened?.1 {
-                Some(_) => Dest::File,
-                None if is_dir => Dest::Dir,
-                None => Dest::Missing,
-            });
-        }
-        let (store, file) = self.open(to, &to.path).await?;
+            (opened?.1, is_dir)
+        } else {
+            let (store, file) = self.open(to, &to.path).await?;
+            let is_dir = file.is_none() && holds_something(&store).await;
+            (file, is_dir)
+        };
         Ok(match file {
             Some(_) => Dest::File,
-            None if holds_something(&store).await => Dest::Dir,
+            None if is_dir => Dest::Dir,
             None => Dest::Missing,
         })
     }
