@@ -131,6 +131,19 @@ impl Lab {
         self.journals().iter().filter_map(|journal| Some(fs::metadata(journal).ok()?.len())).sum()
     }
 
+    /// Whether the journals have grown by `bytes` since they were first asked about: parts were noted in them. Asked again until it is so.
+    pub fn journal_grows(&self, bytes: u64) -> impl FnMut() -> bool {
+        let mut first = None;
+        move || match (self.journaled(), first) {
+            (0, _) => false,
+            (now, Some(first)) => now >= first + bytes,
+            (now, None) => {
+                first = Some(now);
+                false
+            }
+        }
+    }
+
     /// Waits until a journal is there and grows no more: what a run's last answers said is written soon after they came, not with them.
     ///
     /// Panics if that doesn't happen.

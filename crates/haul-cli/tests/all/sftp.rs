@@ -361,13 +361,7 @@ fn a_killed_run_leaves_no_connection_and_the_next_goes_on() {
             .filter_map(|name| Some((name.file_name().into_string().ok()?, name.metadata().ok()?.len())))
             .collect::<Vec<_>>()
     };
-    let mut first = 0;
-    let parts_are_noted = || {
-        let now = lab.journaled();
-        first = if first == 0 { now } else { first };
-        now > first + 300
-    };
-    assert!(until(parts_are_noted), "no parts were noted");
+    assert!(until(lab.journal_grows(300)), "no parts were noted");
     child.kill().expect("killed");
     child.wait().expect("ended");
     assert!(hidden().iter().all(|(name, _)| name.starts_with(".haul-")), "nothing shows: {:?}", hidden());
