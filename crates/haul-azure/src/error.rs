@@ -1,9 +1,8 @@
 //! What an answer that isn't success means, by the service's code.
 
 use haul_core::{ErrorKind, Retry};
-use haul_net::{Fault, Tried};
+use haul_net::{Fault, Tried, fault::told_to_wait};
 use http::{HeaderMap, StatusCode};
-use std::time::Duration;
 
 /// A refusal: what HTTP and the store's errors need, and the service's own word for it.
 #[derive(Debug)]
@@ -36,8 +35,7 @@ pub fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused 
     let mut fault = Fault::answer(status, headers, None);
     if let Some((kind, retry)) = meaning(&code) {
         (fault.kind, fault.retry) = (kind, retry);
-        let wait = text("retry-after").and_then(|wait| wait.parse().ok()).map(Duration::from_secs);
-        if let Some(wait) = wait.filter(|_| retry != Retry::Never) {
+        if let Some(wait) = told_to_wait(headers).filter(|_| retry != Retry::Never) {
             fault.retry = Retry::after(wait);
         }
     }
@@ -103,6 +101,7 @@ pub fn plain<T>(result: Result<T, Refused>) -> Tried<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_code_has_a_meaning() {

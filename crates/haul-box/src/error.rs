@@ -2,12 +2,11 @@
 
 use crate::facts::is_id;
 use haul_core::{ErrorKind, Retry};
-use haul_net::Fault;
+use haul_net::{Fault, fault::told_to_wait};
 use haul_oauth::Refused;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
-use std::time::Duration;
 
 #[derive(Deserialize, Default)]
 struct Answer {
@@ -27,9 +26,8 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     let Answer { mut code, message, context_info } = serde_json::from_slice(body).unwrap_or_default();
     let mut fault = Fault::answer(status, headers, None);
     if let Some((kind, retry)) = meaning(&code).or_else(|| by_status(status)) {
-        let wait = headers.get("retry-after").and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
         fault.kind = kind;
-        fault.retry = match wait.map(Duration::from_secs) {
+        fault.retry = match told_to_wait(headers) {
             Some(wait) if retry != Retry::Never => Retry::after(wait),
             _ => retry,
         };
@@ -105,6 +103,7 @@ fn hint(code: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn refused(status: u16, body: &str, wait: Option<&str>) -> Refused {
         let mut headers = HeaderMap::new();

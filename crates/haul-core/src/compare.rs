@@ -106,6 +106,9 @@ pub struct Rules {
     /// Set when the source's `changed` is an inode's ctime and the destination's is the store's own time of
     /// writing: then a key stored more than this many nanoseconds after the file's last change holds that file.
     pub stored_after: Option<u128>,
+    /// Set when the destination keeps no times, but says when it stored something: what it stored more than this many nanoseconds before
+    /// the source's file was modified is another file.
+    pub stored_before: Option<u128>,
     /// Set when one clock says when files of both sides were stored: what the destination stored after this moment, the job stored
     /// itself.
     pub made: Option<Mtime>,
@@ -145,6 +148,7 @@ impl Rules {
             update: job.existing.update,
             window,
             stored_after: None,
+            stored_before: None,
             made: None,
             no_touch: job.attributes.no_update_mtime,
             times: job.compare.times,
@@ -264,7 +268,13 @@ fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswe
     if dst.mtime.is_none() && stored_after_change(src, dst, rules) || stored_by_job(src, dst, rules) {
         return Verdict::Same(Reason::StoredAfterChange);
     }
-    let Some(window) = rules.window else { return rules.by_size(hash) };
+    let Some(window) = rules.window else {
+        return if stored_before_change(src, dst, rules) {
+            Verdict::Differ(Reason::Mtime)
+        } else {
+            rules.by_size(hash)
+        };
+    };
     let (Some(a), Some(b)) = (src.mtime, dst.mtime) else {
         return if asked { rules.by_size(hash) } else { Verdict::Ask(Need::Mtime) };
     };
@@ -533,6 +543,12 @@ fn stored_after_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     let Some(margin) = rules.stored_after else { return false };
     let (Some(mtime), Some(ctime), Some(stored)) = (src.mtime, src.changed, dst.changed) else { return false };
     !rules.ignore_size && src.size == dst.size && stored.0 > mtime.max(ctime).0.saturating_add(margin as i128)
+}
+
+/// True where a store without times of files stored this one before its source was modified.
+fn stored_before_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
+    let (Some(margin), Some(mtime), Some(stored)) = (rules.stored_before, src.mtime, dst.changed) else { return false };
+    mtime.0 > stored.0.saturating_add(margin as i128)
 }
 
 /// True where the job itself has made the destination's file, of a source that had changed before the job was made, and only the
@@ -839,5 +855,21 @@ mod tests {
         let r = Rules::new(&Job::default(), Some(1), None);
         let v = compare(&at(1, Some(1)), &at(1, None), &r, false, HashAnswer::NotAsked);
         assert_eq!(v, Verdict::Same(Reason::Size));
+    }
+
+    #[test]
+    fn what_a_store_without_times_stored_before_the_last_change_is_another() {
+        let rules = Rules { stored_before: Some(5), ..Rules::new(&Job::default(), Some(1), None) };
+        let dst = Entry { changed: Some(Mtime(100)), ..at(1, None) };
+        for (modified, verdict) in [
+            (Some(105), Verdict::Same(Reason::Size)),
+            (Some(106), Verdict::Differ(Reason::Mtime)),
+            (None, Verdict::Same(Reason::Size)),
+        ] {
+            let src = Entry { mtime: modified.map(Mtime), ..at(1, None) };
+            assert_eq!(compare(&src, &dst, &rules, false, HashAnswer::NotAsked), verdict, "{modified:?}");
+        }
+        let untold = compare(&at(1, Some(106)), &at(1, None), &rules, false, HashAnswer::NotAsked);
+        assert_eq!(untold, Verdict::Same(Reason::Size));
     }
 }

@@ -138,8 +138,8 @@ impl Service {
     }
 }
 
-/// Errors: `Corrupt` where nothing of a directory is ours: with a wrong password everything would seem to be missing.
-/// Where some aren't, that counts as much of the directory that may be missing (`first` is the error of one of them): a service may have renamed a
+/// Errors: `Corrupt` where nothing of the root is ours: with a wrong password everything would seem to be missing; `Invalid` where that is so of
+/// another directory, which says nothing of the rest. Where some aren't, that counts as much of the directory that may be missing (`first` is the error of one of them): a service may have renamed a
 /// file, and what it was called must not count as absent.
 fn known(dir: &Key, mut found: Vec<Found>, foreign: usize, first: Option<Error>) -> Result<Vec<Found>> {
     if foreign > found.len() {
@@ -147,7 +147,8 @@ fn known(dir: &Key, mut found: Vec<Found>, foreign: usize, first: Option<Error>)
             "{foreign} of {} names can't be decrypted: the password is another, or what is there isn't encrypted",
             foreign + found.len()
         );
-        return Err(Error::new(ErrorKind::Corrupt, "list", message).with_key(dir));
+        let kind = if dir.is_root() { ErrorKind::Corrupt } else { ErrorKind::Invalid };
+        return Err(Error::new(kind, "list", message).with_key(dir));
     }
     if let Some(first) = first {
         let more = if foreign > 1 { format!(", nor can {} more", foreign - 1) } else { String::new() };
@@ -155,7 +156,7 @@ fn known(dir: &Key, mut found: Vec<Found>, foreign: usize, first: Option<Error>)
         let message = format!(
             "the name {name} can't be decrypted{more}: rename or remove it, or leave such names out (strict_names = false)"
         );
-        found.push(Found::Failed(dir.clone(), Error::new(ErrorKind::Corrupt, "list", message).with_key(dir)));
+        found.push(Found::Failed(dir.clone(), Error::new(ErrorKind::Invalid, "list", message).with_key(dir)));
     }
     Ok(found)
 }

@@ -39,7 +39,7 @@ pub struct Summary {
 pub type Records = BTreeMap<ShardId, Record<Outcome>>;
 
 /// The last records of all shards, as `view` shows their numbers; what `known` has of them already isn't read again. What came of ranges
-/// of large files is left out. A record that can't be read is one error of its shard, which somebody seems to hold unless it is known
+/// of large files is left out. A shard that was split off and that no listing shows seems to be held. A record that can't be read is one error of its shard, which somebody seems to hold unless it is known
 /// to be done; it is read again each time.
 ///
 /// Errors: the store can't be reached; a record isn't there though it was listed.
@@ -52,7 +52,8 @@ pub async fn records(
     let maker = WorkerId(String::new());
     let first = |(id, range)| (id, Record::first(&maker, Rest::Keys(range)));
     let mut all: Records = spec.shards().into_iter().map(first).collect();
-    let is_known = |(known, record): &(u64, Record<Outcome>), number| *known == number && !record.by.is_unread();
+    // A listing may be older than what is known already.
+    let is_known = |(known, record): &(u64, Record<Outcome>), number| *known >= number && !record.by.is_unread();
     let news = view.latest.iter().filter(|(id, number)| !known.get(*id).is_some_and(|known| is_known(known, **number)));
     let news: Vec<(ShardId, u64)> = news.map(|(id, number)| (id.clone(), *number)).collect();
     let reads: Vec<_> = news.into_iter().map(|(id, number)| read(board, view, id, number).boxed()).collect();
@@ -61,8 +62,20 @@ pub async fn records(
         let (id, number, record) = read?;
         known.insert(id, (number, record));
     }
+    for id in unseen(known) {
+        let by = WorkerId::unread(&id, 0);
+        known.insert(id, (0, Record { state: State::Held, ..Record::first(&by, Rest::Nothing) }));
+    }
     all.extend(known.iter().map(|(id, (_, record))| (id.clone(), record.clone())));
     Ok(all)
+}
+
+/// Shards that were split off from ones that are done, and so have records, but that no listing has shown: a folder of a network file
+/// system may show what another node made there a minute later.
+fn unseen(known: &BTreeMap<ShardId, (u64, Record<Outcome>)>) -> Vec<ShardId> {
+    let done = known.iter().filter(|(_, (_, record))| record.state == State::Done);
+    let born = done.flat_map(|(id, (_, record))| (0..record.born).map(|number| id.child(number)));
+    born.filter(|id| !known.contains_key(id)).collect()
 }
 
 async fn read(board: &Board, view: &View, id: ShardId, number: u64) -> Result<(ShardId, u64, Record<Outcome>)> {

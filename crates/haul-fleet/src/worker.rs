@@ -177,11 +177,14 @@ pub(crate) struct Crew {
     shards: usize,
 }
 
+/// Records that were read, by number.
+type Known = BTreeMap<ShardId, (u64, Record<Outcome>)>;
+
 /// What it saw last.
 pub(crate) struct Sight {
     patience: Patience,
     pub view: View,
-    known: BTreeMap<ShardId, (u64, Record<Outcome>)>,
+    known: Known,
     /// Shards that nobody has claimed yet.
     open: usize,
     /// Into how many pieces a holder is to cut what it has left.
@@ -305,7 +308,7 @@ impl Crew {
         // Who has gone without taking that away has taken its sign away, or given none for long.
         let waits = |worker: &&WorkerId| view.signs.contains_key(*worker) && !is_dead(worker) && *worker != self.me();
         let idle = view.idle.iter().filter(waits).count();
-        let all = self.all(&view);
+        let all = self.all(&view, &sight.known);
         let begun = |id: &ShardId| view.latest.get(id).is_some_and(|number| *number > 0);
         let open = all.iter().filter(|id| !begun(id) && !id.is_finish()).count();
         let holders = all.iter().filter(|id| begun(id) && !view.done.contains(*id)).count();
@@ -321,11 +324,11 @@ impl Crew {
         sight.patience.is_dead(worker) || (self.worker.gone)(worker)
     }
 
-    /// The names of all shards, in order.
-    fn all(&self, view: &View) -> BTreeSet<ShardId> {
+    /// The names of all shards, in order: those that the job was made with, that are listed, or of which something is known.
+    fn all(&self, view: &View, known: &Known) -> BTreeSet<ShardId> {
         let first = self.spec.shards().into_iter().map(|(id, _)| id);
         let finish = self.spec.finish.then(ShardId::finish);
-        first.chain(view.latest.keys().cloned()).chain(finish).collect()
+        first.chain(view.latest.keys().chain(known.keys()).cloned()).chain(finish).collect()
     }
 
     /// The last records of all shards.
@@ -406,10 +409,11 @@ impl Crew {
             return Ok(Choice::Over);
         }
         let choice = self.choice_of(&self.seen(&view));
-        if choice != Choice::Wait {
+        if let Choice::Claim(_) = choice {
             return Ok(choice);
         }
-        // Records that others have written are only read by who has nothing better to do.
+        // Records that others have written are only read by who has nothing better to do. Where nothing seems to be left, they may tell of
+        // a shard that isn't listed.
         self.records(&view).boxed_local().await?;
         Ok(self.choice_of(&self.seen(&view)))
     }
@@ -444,11 +448,11 @@ impl Crew {
         let of_others = WorkerId("?".into());
         let shard = |(at, id): (usize, ShardId)| {
             let number = view.latest.get(&id).copied().unwrap_or(0);
-            let known = sight.known.get(&id).filter(|(known, _)| *known == number).map(|(_, record)| record);
+            let known = sight.known.get(&id).filter(|(known, _)| *known >= number).map(|(_, record)| record);
             let (state, by, waits) = match known {
                 _ if view.done.contains(&id) => (State::Done, of_others.clone(), false),
-                _ if number == 0 => (State::Open, of_others.clone(), false),
                 Some(record) => (record.state, record.by.clone(), record.waits()),
+                _ if number == 0 => (State::Open, of_others.clone(), false),
                 None => (State::Held, of_others.clone(), false),
             };
             let seen = Seen { id, state, by, waits };
@@ -466,7 +470,7 @@ impl Crew {
                 (false, _) => Some(Seen { state: State::Held, by: of_others.clone(), ..seen }),
             }
         };
-        let mut all: Vec<Seen> = self.all(view).into_iter().enumerate().filter_map(shard).collect();
+        let mut all: Vec<Seen> = self.all(view, &sight.known).into_iter().enumerate().filter_map(shard).collect();
         ripen(&mut all);
         all
     }
@@ -485,7 +489,11 @@ impl Crew {
             Err(error) if is_spoiled(&error) => return self.take_unread(id, number, &error).boxed_local().await,
             there => there?,
         };
-        let Some(mut record) = there else { return Ok(None) };
+        let Some(mut record) = there else {
+            // It was there when the one that it was split off from was done. That it isn't listed for so long is no delay.
+            let is_gone = number == 0 && id.parent().is_some();
+            return if is_gone { Err(gone(&id)) } else { Ok(None) };
+        };
         // What was claimable when it was chosen need not be so any more.
         if record.state == State::Done || record.state == State::Held && !self.may_take_from(&record.by) {
             shorten(&mut record);
@@ -634,7 +642,7 @@ impl Crew {
             if self.seen(&view).iter().any(|shard| !shard.id.is_finish() && shard.state != State::Done) {
                 return Ok(None);
             }
-            let all = Some(self.all(&view));
+            let all = Some(self.all(&view, &self.sight().known));
             if before == all {
                 return Ok(Some(records));
             }
@@ -734,6 +742,13 @@ impl Crew {
 /// True where nothing is left but what this worker holds itself, which `seen` leaves out, and the last shard.
 fn waits_for_own(seen: &[Seen]) -> bool {
     seen.iter().all(|shard| shard.state == State::Done || shard.id.is_finish())
+}
+
+fn gone(id: &ShardId) -> Error {
+    let message = format!(
+        "the records of shard {id} are gone from the job's directory: what it was to do isn't known: make another job for the rest"
+    );
+    Error::new(ErrorKind::NotFound, "read", message)
 }
 
 /// True for an error after which this worker can do no more: others may.

@@ -44,9 +44,8 @@ impl Fault {
     /// gave one.
     pub fn answer(status: StatusCode, headers: &HeaderMap, said: Option<&str>) -> Box<Fault> {
         let (kind, retry) = meaning(status);
-        let wait = headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()?.trim().parse().ok());
-        let retry = match wait {
-            Some(seconds) if retry != Retry::Never => Retry::after(Duration::from_secs(seconds)),
+        let retry = match told_to_wait(headers) {
+            Some(wait) if retry != Retry::Never => Retry::after(wait),
             _ => retry,
         };
         let said = said.map(|said| format!(": {}", said.trim().replace(['\n', '\r'], " "))).unwrap_or_default();
@@ -128,6 +127,19 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
+/// What `Retry-After` says, in seconds or as a date (RFC 9110, 10.2.3); a date is compared with the answer's own, so that no clock here
+/// counts, and tells nothing where the answer has none.
+pub fn told_to_wait(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok()).map(str::trim);
+    let told = text(http::header::RETRY_AFTER)?;
+    if let Ok(seconds) = told.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = |text| jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp().as_second());
+    let wait = date(told)?.saturating_sub(date(text(http::header::DATE)?)?);
+    Some(Duration::from_secs(u64::try_from(wait).unwrap_or(0)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,5 +171,23 @@ mod tests {
             (fault.retry, &*fault.message),
             (Retry::After(Duration::from_secs(7)), "the server answered 503: come back")
         );
+    }
+
+    #[test]
+    fn the_time_to_wait_is_seconds_or_a_date() {
+        const DATE: Option<&str> = Some("Fri, 31 Dec 1999 23:59:00 GMT");
+        for (told, date, seconds) in [
+            (Some(" 120 "), None, Some(120)),
+            (Some("Fri, 31 Dec 1999 23:59:59 GMT"), DATE, Some(59)),
+            (Some("Fri, 31 Dec 1999 23:58:00 GMT"), DATE, Some(0)),
+            (Some("Fri, 31 Dec 1999 23:59:59 GMT"), None, None),
+            (Some("soon"), DATE, None),
+            (None, DATE, None),
+        ] {
+            let header = |name, text: Option<&str>| text.map(|text| (name, text.parse().unwrap()));
+            let both = [header(http::header::RETRY_AFTER, told), header(http::header::DATE, date)];
+            let headers = both.into_iter().flatten().collect();
+            assert_eq!(told_to_wait(&headers), seconds.map(Duration::from_secs), "{told:?} {date:?}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::xml::{self, Step};
 use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
+use haul_net::fault::told_to_wait;
 use http::{HeaderMap, StatusCode};
-use std::time::Duration;
 
 /// A failed request: what the server or the connection said, before it is known which key it was about.
 #[derive(Debug)]
@@ -72,10 +72,10 @@ impl Fault {
         let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let region = header("x-amz-bucket-region").or_else(|| xml::text_of(body, "Region")).filter(|r| !r.is_empty());
         let mut fault = Fault::coded(status.as_u16(), &code, &said, bucket);
-        if let Some(seconds) = header("retry-after").and_then(|v| v.trim().parse().ok())
+        if let Some(wait) = told_to_wait(headers)
             && fault.retry != Retry::Never
         {
-            fault.retry = Retry::after(Duration::from_secs(seconds));
+            fault.retry = Retry::after(wait);
         }
         fault.region = region;
         fault
@@ -266,6 +266,7 @@ pub fn nothing(document: &[u8]) -> Tried<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Error {
         let headers = headers.iter().map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap())).collect();

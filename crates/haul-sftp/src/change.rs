@@ -455,8 +455,16 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         }
         let settled = settle(service, &source, &item.to, &item.spec.replace, target.as_ref()).await;
         settled.map_err(|(error, _)| error)?;
-        if item.spec.mtime.is_some() || item.spec.meta.is_some() {
-            set_meta(service, &item.to, item.spec.mtime, item.spec.meta.as_deref()).await?;
+        // It has kept its time, and another user's may not be set.
+        let has_it = |mtime: &Mtime| {
+            there.times.is_some_and(|(_, seconds)| mtime.0.div_euclid(1_000_000_000) == i128::from(seconds))
+        };
+        let mtime = item.spec.mtime.filter(|mtime| !has_it(mtime));
+        if (mtime.is_some() || item.spec.meta.is_some())
+            && let Err(error) = set_meta(service, &item.to, mtime, item.spec.meta.as_deref()).await
+        {
+            // It has its new name: who hears of a failure would take it for the old one.
+            tracing::warn!("{}: renamed, but its time or metadata could not be set: {error}", item.to);
         }
         return Ok(stored(&there));
     }

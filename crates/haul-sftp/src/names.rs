@@ -37,9 +37,13 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
         Ok((names, dots)) if names.is_empty() && !dots => {
             // So SeaweedFS answers also where a file is, or nothing.
             let facts = service.facts(&path, true).await.map_err(at(OP, dir))?;
-            match facts.is_dir() {
-                true => Ok(names),
-                false => Err(at(OP, dir)(Fault::Status(status::NO_SUCH_FILE, String::new()))),
+            if !facts.is_dir() {
+                return Err(at(OP, dir)(Fault::Status(status::NO_SUCH_FILE, String::new())));
+            }
+            // And OpenSSH of a directory that may be listed but not entered: it leaves out each name of which it can't tell more.
+            match service.facts(&[&path[..], b"/."].concat(), true).await {
+                Err(fault) if !fault.is(status::NO_SUCH_FILE) => Err(at(OP, dir)(fault)),
+                _ => Ok(names),
             }
         }
         // So servers answer where a file is.

@@ -228,11 +228,7 @@ impl Inner {
         if !again && matches!(handle, Err(Fault::Status(..))) {
             self.state().maybe_created = None;
         }
-        let there = match pool::attrs(there).await {
-            Ok(there) => Some(there),
-            Err(fault @ Fault::Lost(_)) => return Err(fault),
-            Err(_) => None,
-        };
+        let there = if_told(pool::attrs(there).await)?;
         let closed = |there: &Attrs| there.is_file() && there.mode.is_some_and(|mode| mode & 0o044 != 0o044);
         if !private && mode.is_none() && there.as_ref().is_some_and(closed) {
             // Made anew, as who has opened it meanwhile could read on in it. Nothing was written yet.
@@ -591,6 +587,15 @@ impl Upload for FileWrite {
     }
 }
 
+/// What has a name, if anything; also nothing where the server shows nobody what there is, but takes files (a drop box). Any other failure
+/// tells nothing: what is there may be a file that not everybody may read.
+fn if_told(there: Result<Attrs, Fault>) -> Result<Option<Attrs>, Fault> {
+    match there {
+        Err(fault) if fault.is(status::NO_SUCH_FILE) || fault.is(status::PERMISSION_DENIED) => Ok(None),
+        there => there.map(Some),
+    }
+}
+
 /// See [`haul_store::Resumable::resume`]. Every part is compared, since what a server had in memory is gone after it crashed: by a
 /// command there that hashes it, else by reading it back.
 pub async fn resume(
@@ -614,11 +619,7 @@ pub async fn resume(
         change::remove(service, &service.path(&temp)?, key).await?;
         return Err(gone());
     }
-    let own = service.facts(&service.path(key)?, false).await;
-    let there = match own {
-        Err(Fault::Lost(error)) => return Err(error.with_key(key)),
-        other => other.ok(),
-    };
+    let there = if_told(service.facts(&service.path(key)?, false).await).map_err(at(OP, key))?;
     let (hashed, unknown) = proved_there(service, &temp, size, sent).await?;
     let proofs = unknown.into_iter().map(|sent| {
         let (service, temp) = (service.clone(), temp.clone());
@@ -746,10 +747,7 @@ impl Link {
             if !wish.is_empty() {
                 change::set_own(&self.service, &self.key, &temp, &wish).await?;
             }
-            let there = match self.service.facts(&own, false).await {
-                Err(Fault::Lost(lost)) => return Err(lost.with_key(&self.key)),
-                other => other.ok(),
-            };
+            let there = if_told(self.service.facts(&own, false).await).map_err(&error)?;
             let settled = change::settle(&self.service, &temp, &self.key, &self.spec.replace, there.as_ref()).await;
             settled.map_err(|(error, _)| error)
         };

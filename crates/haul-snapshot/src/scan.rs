@@ -13,7 +13,7 @@ use haul_core::{
     Algo, Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, chmod::MODE_BITS, event::Event, job::Job,
     units::size_text,
 };
-use haul_store::Store;
+use haul_store::{Changed, Store};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard,
@@ -204,6 +204,9 @@ impl Look<'_> {
     }
 
     async fn file(&self, entry: Entry) -> Result<Seen> {
+        // Where a user can set all that tells a change, nothing is remembered.
+        let tells = self.cx.src.caps().changed == Changed::Inode;
+        let facts = |entry: &Entry| facts(entry).filter(|_| tells);
         let remembered = || self.state.get(&facts(&entry)?, Layout::V3);
         if let Some(md5) = entry.hashes.get(Algo::Md5).and_then(|md5| md5.try_into().ok()).or_else(remembered) {
             return Ok(Seen::File(entry, md5));

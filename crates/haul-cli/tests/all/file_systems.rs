@@ -377,6 +377,19 @@ fn exfat_gets_times_and_says_what_it_does_not_take() {
     assert_eq!(fs::read_dir(disk.0.join("odd")).unwrap().count(), 0, "something is left");
 }
 
+/// Where the ctime is the time that a user sets, a file with new content and its old time is no other one: it is read again.
+#[test]
+fn a_snapshot_believes_no_time_that_anybody_can_set() {
+    let lab = Lab::new(HAUL);
+    let Some(disk) = windows(&lab, "mkfs.exfat", &["mount.exfat-fuse"], true) else { return };
+    for text in [b"old", b"new"] {
+        write(&disk.0.join("src/f"), text, TIME);
+        lab.haul(&["snapshot", "push", "@win/src", "@store", "name"]).ok();
+        lab.haul(&["snapshot", "pull", "@store", "name", "@out"]).ok();
+        assert_eq!(fs::read(lab.path("out/f")).unwrap(), text);
+    }
+}
+
 /// What can't be written or taken away is said of the right side, by its place.
 #[test]
 fn a_read_only_end_is_named() {

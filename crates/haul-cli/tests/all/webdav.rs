@@ -20,6 +20,28 @@ const MIB: usize = 1 << 20;
 const TIME: u64 = 1_600_000_000_000_000_000;
 const CHUNKS: usize = 8;
 
+/// Servers that keep no times say when they stored a file: what was modified later is another one, as large as it may be.
+#[test]
+fn what_was_modified_after_it_was_stored_goes_again() {
+    for make in [Make::Nginx, Make::ApacheDav] {
+        let Some(server) = WebServer::start(make) else { continue };
+        let lab = Lab::new(HAUL);
+        fs::write(lab.config(), format!("[w]\ntype = webdav\nvendor = other\nurl = {}\n", server.url()))
+            .expect("config");
+        let copy = |code: i32| lab.haul(&["copy", "@src", "w:d", "--error-on-no-transfer"]).code(code);
+        write(&lab.path("src/f"), b"old", TIME);
+        copy(0);
+        // Its time says that it is what was stored.
+        write(&lab.path("src/f"), b"new", TIME + 1_000_000_000);
+        copy(9);
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+        let later = later.duration_since(std::time::UNIX_EPOCH).expect("a clock").as_nanos();
+        write(&lab.path("src/f"), b"new", later as u64);
+        copy(0);
+        assert_eq!(fs::read(server.data().join("d/f")).expect("stored"), b"new", "{make:?}");
+    }
+}
+
 fn lab(server: &Nextcloud) -> Lab {
     let lab = Lab::new(HAUL);
     let section = format!(

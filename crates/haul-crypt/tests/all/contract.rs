@@ -157,7 +157,7 @@ async fn a_foreign_name_keeps_its_directory_from_being_known_as_a_whole() {
     put(&*store, "a", &[b"x"]).await;
     put(&*inner, "readme.txt", &[b"not encrypted"]).await;
     put(&*inner, ".DS_Store", &[b"litter"]).await;
-    assert_eq!(listed(&*store).await, ["lost : Corrupt", "a 1", "end"]);
+    assert_eq!(listed(&*store).await, ["lost : Invalid", "a 1", "end"]);
     // What is in a directory that has been renamed is as unknown.
     put(&*store, "d/b", &[b"x"]).await;
     let hidden = match inner.list(ListRequest::all()).next().await {
@@ -166,7 +166,7 @@ async fn a_foreign_name_keeps_its_directory_from_being_known_as_a_whole() {
     };
     let hidden = hidden.expect("the directory's").key.parent();
     put(&*inner, &format!("{hidden}copy (1)"), &[b"renamed"]).await;
-    assert_eq!(listed(&*store).await, ["lost : Corrupt", "a 1", "lost d/: Corrupt", "d/b 1", "end"]);
+    assert_eq!(listed(&*store).await, ["lost : Invalid", "a 1", "lost d/: Invalid", "d/b 1", "end"]);
     let lax = on(inner.clone(), "", &[("strict_names", "false")]);
     assert_eq!(listed(&*lax).await, ["a 1", "d/b 1", "end"]);
     let strict = on(inner.clone(), "", &[("strict_names", "true")]);

@@ -1,4 +1,7 @@
 //! Tests from outside, in one binary: it is linked once.
 
+mod large_files;
 mod model;
+mod records;
 mod together;
+mod world;

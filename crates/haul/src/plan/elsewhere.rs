@@ -59,7 +59,7 @@ impl Planner {
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<Elsewhere> {
         let mut next = from;
         while let Some(found) = self.best_elsewhere(src, to, next).await {
-            let use_as = self.use_of(&found, to, dst).await;
+            let use_as = self.use_of(&found, src, to, dst).await;
             if use_as.is_some() || self.job.elsewhere.exact {
                 let Found { place, entry, differs, .. } = found;
                 return use_as.map(|use_as| Elsewhere { place, entry, differs, use_as });
@@ -70,13 +70,16 @@ impl Planner {
     }
 
     /// What can be done with what was found.
-    async fn use_of(&self, found: &Found, to: &Key, dst: Option<&Entry>) -> Option<UseAs> {
+    async fn use_of(&self, found: &Found, src: &Entry, to: &Key, dst: Option<&Entry>) -> Option<UseAs> {
         let exact = self.job.elsewhere.exact;
         let compares = found.place < self.cx.compare_dest.len();
         if compares && (found.exact || !exact) {
             // What hides the other place's file there makes way for this one.
-            let hidden = exact && dst.is_none() && self.other_kind_there(to).await;
-            return (!hidden).then_some(UseAs::Instead);
+            let hidden = match dst {
+                Some(dst) => dst.kind != src.kind,
+                None => self.other_kind_there(to).await,
+            };
+            return (!(exact && hidden)).then_some(UseAs::Instead);
         }
         // Another name is one only of what has all that is to be kept.
         let link = self.job.elsewhere.link && found.exact;

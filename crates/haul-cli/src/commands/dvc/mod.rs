@@ -198,7 +198,8 @@ impl Opened {
     }
 }
 
-/// What was chosen, by the remote that it belongs to. What is imported belongs to another repository.
+/// What was chosen, by the remote that it belongs to. What is imported belongs to another repository, and what has a remote of its own goes
+/// to no other, whichever is named.
 fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, Vec<Chosen>)> {
     let mut groups: Vec<(Option<String>, Vec<Chosen>)> = Vec::new();
     for one in chosen {
@@ -207,7 +208,14 @@ fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, V
             tracing::warn!("{path}: it is imported or kept by versions in the cloud, and left out: use dvc for it");
             continue;
         }
-        let remote = named.map(str::to_string).or_else(|| one.tracked.out.remote.clone());
+        let own = one.tracked.out.remote.clone();
+        if let (Some(named), Some(own)) = (named, &own)
+            && named != own
+        {
+            tracing::warn!("{path}: its own remote is {own}, so it is left out of {named}");
+            continue;
+        }
+        let remote = own.or_else(|| named.map(str::to_string));
         match groups.iter_mut().find(|(name, _)| *name == remote) {
             Some((_, group)) => group.push(one),
             None => groups.push((remote, vec![one])),

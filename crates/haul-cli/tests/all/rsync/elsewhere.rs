@@ -41,6 +41,13 @@ find s dst other -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 20
     );
 }
 
+/// What only the other place has doesn't stand for what the destination has of another kind.
+#[test]
+fn a_file_stays_no_file_where_another_place_has_the_fifo() {
+    let setup = "mkdir -p s other dst; mkfifo s/c other/c; echo x >dst/c; touch -d 2020-01-01T00:00:00Z s/c other/c dst/c s dst";
+    each(setup, Compare::Links, &["-ai --compare-dest=../other s/ dst", "-ai --compare-dest=../other s/c dst"]);
+}
+
 #[test]
 fn only_what_is_the_sources_is_taken_from_elsewhere() {
     let options = [

@@ -1,6 +1,9 @@
 //! rsync's filter rules in `haul rsync`, beside rsync itself: a table of rules, and rules made at random on small folders.
 
-use super::oracle::{Compare, Oracle};
+use super::{
+    each,
+    oracle::{Compare, Oracle},
+};
 use haul_testkit::{amount::rounds, folder::write, lab::Lab};
 use proptest::{
     prelude::*,
@@ -16,6 +19,13 @@ mkdir -p dst/old/b; echo 1 >dst/old/b/f.o; echo 2 >dst/old/k
 for f in f.o a/b/f.c a/f.o x/a/b/q.o cvs/y~; do echo changed-now >s/$f; done; echo new >s/a/new.o; echo new >s/x/new.c
 "#;
 const DATE: &str = "\nfind s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +\n";
+
+/// A file whose rules are all for one side, and a rule in it that names one: nobody could say for which it is.
+#[test]
+fn rules_for_one_side_name_no_other() {
+    let setup = "mkdir -p s dst; echo a >s/a; echo b >dst/b; printf 'R x\\n' >s/.rules; printf -- '-r x\\n' >top";
+    each(setup, Compare::Trees, &["-a --delete -f:se_.rules s/ dst", "-a --delete -f.s_top s/ dst"]);
+}
 
 #[test]
 fn rules_match_what_they_match_in_rsync() {

@@ -348,6 +348,10 @@ fn read_in(text: &[u8], defaults: &Defaults, dir: Option<&[u8]>) -> Result<Read,
             other => return Err(format!("unknown modifier '{}'", char::from(*other))),
         }
     }
+    let names_side = matches!(sign, b'H' | b'S' | b'P' | b'R') || mods.iter().any(|m| matches!(m, b's' | b'r'));
+    if names_side && (defaults.hide_only || defaults.protect_only) {
+        return Err("a rule that names a side can't be in a file whose rules are all for one (s or r)".into());
+    }
     if cvs {
         inner = Defaults { sign: Some(false), words: true, cvs: true, ..inner };
         if sign == b'-' && rest.is_empty() {
