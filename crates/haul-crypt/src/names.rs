@@ -101,7 +101,17 @@ impl Names {
     /// Errors: as [`Names::hidden`].
     pub fn file(&self, name: &[u8]) -> Result<Vec<u8>> {
         match self.mode {
-            Mode::Off => Ok([name, &self.suffix].concat()),
+            Mode::Off => {
+                let hidden = [name, &self.suffix].concat();
+                match self.plain_file(&hidden) {
+                    Ok(plain) if plain == name => Ok(hidden),
+                    _ => Err(Error::new(
+                        ErrorKind::Invalid,
+                        "encrypt",
+                        "the name would be taken for that of an older version",
+                    )),
+                }
+            }
             Mode::Standard | Mode::Obfuscate => self.last(name),
         }
     }
@@ -239,6 +249,16 @@ mod tests {
             names.hidden(&Key::new("1-v2001-02-03-040506-123")).unwrap(),
             Key::new("p0e52nreeaj0a5ea7s64m4j72s-v2001-02-03-040506-123")
         );
+    }
+
+    #[test]
+    fn a_name_that_could_not_be_read_again_is_refused() {
+        let off = names(Mode::Off, Encoding::Base32);
+        assert_eq!(
+            off.hidden(&Key::new("a-v2001-02-03-040506-123")).unwrap(),
+            Key::new("a-v2001-02-03-040506-123.bin")
+        );
+        assert_eq!(off.hidden(&Key::new("-v2001-02-03-040506-123")).unwrap_err().kind(), ErrorKind::Invalid);
     }
 
     #[test]

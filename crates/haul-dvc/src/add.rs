@@ -70,6 +70,10 @@ pub async fn add(
     if ignored.is(&full, full.is_dir()) {
         return Err(invalid("add", Path::new(path), "a .dvcignore says to ignore it"));
     }
+    if ignored.is(&repo.root.join(format!("{path}.dvc")), false) {
+        let message = "a .dvcignore says to ignore its .dvc file, so nobody would know of it";
+        return Err(invalid("add", Path::new(path), message));
+    }
     if git.tracks(path) {
         let message =
             format!("git tracks it already: git rm -r --cached '{path}' takes it out of git, and leaves it here");

@@ -17,6 +17,8 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     os::{
@@ -28,7 +30,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -45,6 +47,9 @@ const HIDDEN: &str = ".haul-";
 /// … and how they end.
 const UNFINISHED: &str = ".tmp";
 
+/// Where what isn't what its name says goes: DVC passes over a folder whose name hasn't two letters.
+const ASIDE: &str = "haul-wrong";
+
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -55,6 +60,9 @@ pub struct Cache {
     pub(crate) late: Arc<late::Mounts>,
     /// Where files that are to replace others in the workspace are made, if not beside them.
     pub(crate) scratch: Option<PathBuf>,
+    /// What was found not to be what its name says. Until its name is needed it stays: a symlink of a workspace may lead there, and
+    /// what somebody wrote into it is nowhere else.
+    wrong: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 /// A file that was hashed.
@@ -71,7 +79,7 @@ pub struct Hashed {
 impl Cache {
     /// The cache in a folder; `shared` lets a group write to it.
     pub fn new(root: PathBuf, shared: bool) -> Cache {
-        Cache { root, shared, late: Arc::default(), scratch: None }
+        Cache { root, shared, late: Arc::default(), scratch: None, wrong: Arc::default() }
     }
 
     /// Makes files that replace others in the workspace in this folder first, where nobody mistakes what a kill leaves for a file
@@ -87,7 +95,8 @@ impl Cache {
         self.root.join(String::from_utf8_lossy(key.as_bytes()).as_ref())
     }
 
-    /// Does it hold this, and in how many bytes? What isn't marked as right is hashed: then it is marked, or removed. Blocks.
+    /// Does it hold this, and in how many bytes? What isn't marked as right is hashed: then it is marked, or
+    /// doesn't count. Blocks.
     pub fn holds(&self, address: &Address) -> Result<Option<u64>> {
         self.holds_whole(address, None)
     }
@@ -165,9 +174,38 @@ impl Cache {
             }
             return Ok(Some(hashed.facts.size));
         }
-        tracing::warn!("{}: its content doesn't match its name; it is removed from the cache", path.display());
-        fs::remove_file(path).map_err(|e| io_error("delete", path, e))?;
+        if self.wrong().insert(path.to_path_buf()) {
+            tracing::warn!("{}: its content doesn't match its name", path.display());
+        }
         Ok(None)
+    }
+
+    fn wrong(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives what was found not to be what its name says another name, below `haul-wrong`, before the right content comes. Blocks.
+    ///
+    /// Errors: it can't be renamed.
+    pub fn set_wrong_aside(&self) -> Result<()> {
+        let all = std::mem::take(&mut *self.wrong());
+        for path in all {
+            let folder = self.root.join(ASIDE);
+            let below = path.strip_prefix(&self.root).unwrap_or(&path).as_os_str().as_bytes();
+            let name: Vec<u8> = below.iter().map(|byte| if *byte == b'/' { b'-' } else { *byte }).collect();
+            fs::create_dir_all(&folder).map_err(|e| io_error("make directory", &folder, e))?;
+            let mut numbered = (0_u64..).map(|number| {
+                folder.join(OsStr::from_bytes(&[&name[..], b".", number.to_string().as_bytes()].concat()))
+            });
+            let Some(to) = numbered.find(|to| fs::symlink_metadata(to).is_err()) else { continue };
+            match fs::rename(&path, &to) {
+                Ok(()) => tracing::warn!("{}: what was there is {} now", path.display(), to.display()),
+                // Somebody else has seen to it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(io_error("rename", &path, e)),
+            }
+        }
+        Ok(())
     }
 
     /// The files of a directory. Blocks.
@@ -269,7 +307,7 @@ impl Cache {
                 {
                     return Ok(Hashed { md5, facts, steady });
                 }
-                // What has the name wasn't right, and is gone now.
+                // What has the name isn't right.
                 Err(_) => {}
             }
         }
@@ -355,7 +393,7 @@ impl Cache {
     }
 
     fn publish(&self, tmp: &Path, path: &Path, file: File, written: Result<()>) -> Result<()> {
-        let named = written.and_then(|()| {
+        let named = written.and_then(|()| self.set_wrong_aside()).and_then(|()| {
             protect(&file, tmp)?;
             kept(&self.late, &file, path)?;
             drop(file);
@@ -623,7 +661,12 @@ mod tests {
             })
             .collect();
         assert_eq!(held, expected);
+        // It stays until its name is needed, and isn't lost then.
+        assert_eq!(fs::read(cache.path(&cut)).unwrap(), b"unm");
+        cache.set_wrong_aside().unwrap();
         assert!(!cache.path(&cut).exists());
+        let aside: Vec<_> = fs::read_dir(dir.path().join(ASIDE)).unwrap().map(|one| one.unwrap().path()).collect();
+        assert_eq!(aside.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>(), [b"unm"]);
         // What is missing from the cache refutes nothing.
         assert_eq!(cache.refutes(&[(there, 5), (absent, 5)]), [false, false]);
         assert_eq!(cache.refutes(&[(there, 4), (absent, 4)]), [true, false]);

@@ -77,7 +77,20 @@ pub(crate) fn scalar<'a>(node: &'a Node<'_>) -> Option<&'a str> {
     }
 }
 
+/// The key under which a mapping names others whose pairs it takes over (a type of YAML 1.1, which DVC's reader keeps to).
+const MERGED: &str = "<<";
+
+/// The pairs of a mapping, those that it takes over from others last. Its own go before those, and so do an earlier one's.
 pub(crate) fn map<'a, 'b>(node: &'a Node<'b>) -> impl Iterator<Item = (&'a str, &'a Node<'b>)> {
+    let mut all: Vec<_> = own(node).filter(|(key, _)| *key != MERGED).collect();
+    for other in merged(node) {
+        let more: Vec<_> = map(other).filter(|(key, _)| all.iter().all(|(known, _)| known != key)).collect();
+        all.extend(more);
+    }
+    all.into_iter()
+}
+
+fn own<'a, 'b>(node: &'a Node<'b>) -> impl Iterator<Item = (&'a str, &'a Node<'b>)> {
     let pairs = match &node.data {
         YamlData::Mapping(map) => Some(map.iter()),
         _ => None,
@@ -85,8 +98,16 @@ pub(crate) fn map<'a, 'b>(node: &'a Node<'b>) -> impl Iterator<Item = (&'a str, 
     pairs.into_iter().flatten().filter_map(|(k, v)| Some((scalar(k)?, v)))
 }
 
+/// The mappings whose pairs this one takes over.
+fn merged<'a, 'b>(node: &'a Node<'b>) -> impl Iterator<Item = &'a Node<'b>> {
+    let named = own(node).filter(|(key, _)| *key == MERGED);
+    named
+        .flat_map(|(_, one)| if let YamlData::Sequence(all) = &one.data { &all[..] } else { std::slice::from_ref(one) })
+}
+
 pub(crate) fn get<'a, 'b>(node: &'a Node<'b>, key: &str) -> Option<&'a Node<'b>> {
-    map(node).find(|(k, _)| *k == key).map(|(_, v)| v)
+    let own = own(node).find(|(known, _)| *known == key).map(|(_, value)| value);
+    own.or_else(|| merged(node).find_map(|other| get(other, key)))
 }
 
 pub(crate) fn list<'a, 'b>(node: Option<&'a Node<'b>>) -> &'a [Node<'b>] {
@@ -289,13 +310,15 @@ fn quoted(text: &str) -> String {
     if plain {
         return text.into();
     }
-    if text.chars().all(|c| !c.is_control()) {
+    // Line ends and marks of byte order, which a reader may take for none of the text.
+    let odd = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    if !text.chars().any(odd) {
         return format!("'{}'", text.replace('\'', "''"));
     }
     let escape = |c: char| match c {
         '"' => "\\\"".into(),
         '\\' => "\\\\".into(),
-        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c if odd(c) => format!("\\u{:04x}", u32::from(c)),
         c => c.to_string(),
     };
     format!("\"{}\"", text.chars().map(escape).collect::<String>())
@@ -315,6 +338,20 @@ fn looks_like_something_else(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pairs_are_taken_over_from_other_mappings() {
+        let text = "base: &b {a: 1, c: 2}\nx:\n  a: 3\n  <<: *b\ny: {<<: [{a: 5, d: 6}, *b]}\n";
+        let node = load(text).unwrap().unwrap();
+        for (name, pairs) in [("x", vec![("a", "3"), ("c", "2")]), ("y", vec![("a", "5"), ("d", "6"), ("c", "2")])] {
+            let one = get(&node, name).unwrap();
+            assert_eq!(map(one).map(|(key, value)| (key, scalar(value).unwrap())).collect::<Vec<_>>(), pairs);
+            pairs
+                .iter()
+                .for_each(|(key, value)| assert_eq!(get(one, key).and_then(scalar), Some(*value), "{name} {key}"));
+        }
+        assert_eq!(quoted("a\u{2028}b"), "\"a\\u2028b\"");
+    }
 
     fn fresh(md5: &str, size: u64, nfiles: Option<u64>) -> Fresh {
         Fresh { address: Address::parse(Layout::V3, md5).unwrap(), size, nfiles, isexec: false }

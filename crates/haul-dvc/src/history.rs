@@ -184,6 +184,8 @@ fn is_ours(path: &str) -> bool {
 }
 
 /// The contents of blobs, in order.
+///
+/// Errors: git isn't there, or lacks one of them.
 fn contents(root: &Path, blobs: &[Blob]) -> Result<Vec<String>> {
     let failed = |e: std::io::Error| Error::new(ErrorKind::Io, "git", format!("git cat-file: {e}"));
     let mut child =
@@ -197,8 +199,11 @@ fn contents(root: &Path, blobs: &[Blob]) -> Result<Vec<String>> {
         answers.read_line(&mut head).map_err(failed)?;
         let size = head.trim_end().rsplit(' ').next().and_then(|n| n.parse::<usize>().ok());
         let Some(size) = size else {
-            all.push(String::new());
-            continue;
+            let message = format!(
+                "git can't give what a commit holds ({}): is the repository whole (git fsck)?",
+                head.trim_end()
+            );
+            return Err(Error::new(ErrorKind::Corrupt, "git", message));
         };
         let mut bytes = vec![0; size + 1];
         answers.read_exact(&mut bytes).map_err(failed)?;

@@ -27,7 +27,9 @@ impl Ignored {
     pub fn with(&self, folder: &Path, text: &str) -> Result<Ignored> {
         let mut builder = GitignoreBuilder::new(folder);
         for line in text.lines() {
-            builder.add_line(None, line).map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
+            // Alternatives to ripgrep, but plain letters to git and DVC.
+            let line = line.replace('{', r"\{").replace('}', r"\}");
+            builder.add_line(None, &line).map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
         }
         let own = builder.build().map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
         Ok(Ignored(Some(Arc::new(Rules { own, above: self.clone() }))))
@@ -85,6 +87,8 @@ mod tests {
         ] {
             assert_eq!(rules.is(Path::new(path), dir), ignored, "{path}");
         }
+        let braces = Ignored::default().with(Path::new("/r"), "{a,b}\n").unwrap();
+        assert!(!braces.is(Path::new("/r/a"), false) && braces.is(Path::new("/r/{a,b}"), false));
         assert!(Ignored::default().is_empty() && !top.is_empty());
     }
 }

@@ -758,7 +758,9 @@ pub(crate) fn is_fatal(kind: ErrorKind) -> bool {
 
 /// The error after which this worker can do no more, if there is one.
 pub(crate) fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
-    let last = errors.iter().rev().find(|error| is_fatal(error.kind()) || Some(error.kind()) == stopped);
+    // A limit that has not ended the run is a shard's own: what it doesn't delete because of an error in it, say.
+    let ends = |kind| Some(kind) == stopped || is_fatal(kind) && kind != ErrorKind::Limit;
+    let last = errors.iter().rev().find(|error| ends(error.kind()));
     let of_kind = |kind| Error::new(kind, "work", "the run was ended");
     last.map(|error| error.to_report()).or_else(|| stopped.filter(|kind| *kind != ErrorKind::Cancelled).map(of_kind))
 }

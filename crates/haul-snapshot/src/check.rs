@@ -95,6 +95,8 @@ pub fn check<'a>(
             for entry in entries? {
                 let Some(address) = Address::of_key(entry.key.as_bytes()) else { continue };
                 match size(&address) {
+                    // Its store knows that nothing of it, or not all, can be read.
+                    _ if entry.damaged => drop(known.wrong.insert(address, Wrong::Missing)),
                     Some(size) if size != entry.size => drop(known.wrong.insert(address, Wrong::Size(entry.size))),
                     _ if read => to_read.push((address, entry)),
                     _ => drop(known.right.insert(address)),

@@ -253,3 +253,19 @@ async fn what_a_worker_without_credentials_leaves_another_does() {
     assert!(complete && outcome.error_count == 0, "{outcome:?}");
     assert_eq!(tree(&world.dst).await, tree(&world.src).await);
 }
+
+/// What one shard doesn't delete because of an error in it is no reason to end: all others are done, and delete.
+#[tokio::test]
+async fn an_error_keeps_what_is_extra_in_its_own_shard_alone() {
+    let world = World::new(true).await;
+    let spec = world.create(4).await.unwrap();
+    let denied = Fault::Fail(ErrorKind::Denied, Retry::Never);
+    let mut worker = world.worker("one", &spec, silent());
+    worker.cx.src = Arc::new(Faulty::new(world.src.clone()).on(Op::Read, 3, denied));
+    let ended = worker.work().await;
+    assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
+    let Summary { complete, outcome, .. } = world.summary(&spec).await;
+    let extra = tree(&world.dst).await.keys().filter(|key| key.ends_with(".old")).count();
+    assert!(complete && outcome.error_count > 0, "{outcome:?}");
+    assert!((1..40).contains(&extra) && outcome.deletes as usize + extra == 50, "{extra} are left of 50: {outcome:?}");
+}

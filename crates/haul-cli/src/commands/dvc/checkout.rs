@@ -6,6 +6,7 @@ use crate::{
     error::{Outcome, code, one_line, usage},
 };
 use anyhow::Result;
+use haul_core::{Error, ErrorKind};
 use haul_dvc::{
     checkout::{Done, Options, checkout},
     repo::Chosen,
@@ -79,13 +80,17 @@ pub fn show(opened: &Opened, done: &Done, ctx: &Context) -> Result<()> {
 
 /// Tells what failed; true when that is an error.
 pub fn failed(done: &Done, how: How) -> bool {
-    for error in &done.failed {
-        match how.allow_missing {
-            true => tracing::warn!("{error}"),
-            false => tracing::error!("{error}"),
-        }
+    let (forgiven, wrong): (Vec<&Error>, Vec<&Error>) = done.failed.iter().partition(|error| how.forgives(error));
+    forgiven.iter().for_each(|error| tracing::warn!("{error}"));
+    wrong.iter().for_each(|error| tracing::error!("{error}"));
+    !wrong.is_empty()
+}
+
+impl How {
+    /// True for content that isn't there, where that may be so.
+    pub fn forgives(self, error: &Error) -> bool {
+        self.allow_missing && error.kind() == ErrorKind::NotFound
     }
-    !done.failed.is_empty() && !how.allow_missing
 }
 
 /// `2 files modified and 1 file added`; `None` for nothing.

@@ -65,6 +65,11 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
     opened.add_revisions(args.which).await?;
     let chosen: Vec<_> = opened.choose(&args.targets)?.into_iter().filter(|c| c.tracked.out.push).collect();
     let mut report = Report::default();
+    for one in chosen.iter().filter(|one| one.tracked.out.versioned && !one.tracked.imported) {
+        let why = "it is kept by versions in the cloud, which haul can't push: use dvc for it";
+        let error = Error::new(ErrorKind::Unsupported, "push", why);
+        count(ctx, &mut report, error.with_key(&Key::new(&*one.tracked.path)));
+    }
     for (remote, chosen) in by_remote(chosen, args.place.remote.as_deref()) {
         let remote = opened.remote(remote.as_deref())?;
         let (cache, there) = (cache(&opened, ctx)?, open_remote(ctx, &remote)?);
@@ -116,8 +121,11 @@ pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
     }
     let done = checkout::all(&opened, &chosen, args.how, false).await?;
     checkout::show(&opened, &done, ctx)?;
-    if !args.how.allow_missing && !done.failed.is_empty() && report.is_ok() {
-        for error in done.failed {
+    // What couldn't be brought isn't told again as missing.
+    let was_ok = report.is_ok();
+    for error in done.failed {
+        let follows = !was_ok && error.kind() == ErrorKind::NotFound;
+        if !follows && !args.how.forgives(&error) {
             count(ctx, &mut report, error);
         }
     }
@@ -143,6 +151,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
         if lacking.is_empty() {
             continue;
         }
+        opened.repo.cache.set_wrong_aside()?;
         let remote = opened.remote(remote.as_deref())?;
         let (cache, there) = (cache(opened, ctx)?, open_remote(ctx, &remote)?);
         let (mut cx, job) = surroundings(ctx, there, cache, &args.place, &remote)?;
@@ -158,6 +167,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             report.add(brought.report);
             wanted = content_of(&opened.repo, &chosen).await?;
             lacking = self::lacking(opened, &wanted).await?;
+            opened.repo.cache.set_wrong_aside()?;
             lacking.retain(|address| !address.dir);
         }
         cx.journal = job::journal(ctx, Verb::Copy, &cx, None, false)?;

@@ -304,11 +304,12 @@ fn a_damaged_file_of_the_cache_is_never_sent_nor_a_damaged_one_of_the_remote_tak
     assert!(ran.err.contains("does not have the md5 that the source says it has"), "{}", ran.err);
     let stored = site.lab.haul(&["lsf", "-R", "--files-only", &format!("m:{bucket}")]).ok().out;
     assert!(!stored.contains("c062d8a8") && !stored.contains(".dir"), "{stored}");
-    // Without its mark it is found, and taken away.
+    // Without its mark it is found, and makes way when the right content comes.
     fs::set_permissions(&damaged, fs::Permissions::from_mode(0o644)).unwrap();
     let ran = site.haul(&["dvc", "status"]).ok();
-    assert!(ran.out.contains("not in cache:       data") && !damaged.exists(), "{}", ran.out);
+    assert!(ran.out.contains("not in cache:       data") && damaged.exists(), "{}", ran.out);
     site.haul(&["dvc", "add", "data"]).ok();
+    assert_eq!(fs::read(&damaged).unwrap(), b"hello\r\nworld\r\n");
     site.haul(&["dvc", "push"]).ok();
     site.commit();
     fs::write(site.lab.path("bad"), "hello\r\nwOrld\r\n").unwrap();
@@ -318,6 +319,53 @@ fn a_damaged_file_of_the_cache_is_never_sent_nor_a_damaged_one_of_the_remote_tak
     let ran = site.haul_in(&clone, &["--retries", "1", "dvc", "pull"]).code(1);
     assert!(ran.err.contains("does not have the md5 that the source says it has"), "{}", ran.err);
     assert!(!clone.join("data/crlf.txt").exists() && clone.join("data/a.txt").exists());
+}
+
+/// A file of the workspace that is a symlink is the cache's: what was written into it is nowhere else.
+#[test]
+fn what_was_written_through_a_symlink_is_not_lost() {
+    let site = Site::new();
+    let config = fs::read_to_string(site.repo.join(".dvc/config")).unwrap();
+    site.set_config(&format!("{config}[cache]\n    type = symlink\n"));
+    site.write("f", b"added\n");
+    site.haul(&["dvc", "add", "f"]).ok();
+    site.haul(&["dvc", "push"]).ok();
+    let cached = fs::canonicalize(site.repo.join("f")).unwrap();
+    fs::set_permissions(&cached, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&cached, "written\n").unwrap();
+    for args in [&["dvc", "status"][..], &["dvc", "status", "-c"], &["dvc", "gc", "-w", "--dry-run"], &["dvc", "push"]]
+    {
+        site.haul(args);
+        assert_eq!(fs::read(site.repo.join("f")).unwrap(), b"written\n", "{args:?}");
+    }
+    let ran = site.haul(&["dvc", "fetch"]).ok();
+    assert_eq!(fs::read(site.repo.join("f")).unwrap(), b"added\n");
+    let aside = site.repo.join(".dvc/cache/haul-wrong");
+    let kept: Vec<_> = fs::read_dir(&aside).unwrap().map(|one| one.unwrap().path()).collect();
+    assert_eq!(kept.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>(), [b"written\n"]);
+    assert!(ran.err.contains(kept[0].to_str().unwrap()), "{}", ran.err);
+}
+
+/// What is bound to a remote of its own goes to no other that is named.
+#[test]
+fn what_has_a_remote_of_its_own_goes_to_no_other() {
+    let site = Site::new();
+    let config = fs::read_to_string(site.repo.join(".dvc/config")).unwrap();
+    site.set_config(&format!("{config}['remote \"private\"']\n    url = ../../private\n"));
+    site.write("mine", b"private\n");
+    site.write("ours", b"ours\n");
+    site.haul(&["dvc", "add", "mine", "ours"]).ok();
+    let file = site.repo.join("mine.dvc");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{}  remote: private\n", text)).unwrap();
+    let ran = site.haul(&["dvc", "push", "-r", "s"]).ok();
+    assert_eq!(ran.out, "1 file pushed\n");
+    assert!(ran.err.contains("mine: its own remote is private, so it is left out of s"), "{}", ran.err);
+    if site.has_dvc() {
+        assert_eq!(site.dvc(&["push", "-r", "s"]).ok().out.trim(), "Everything is up to date.");
+    }
+    assert_eq!(site.haul(&["dvc", "push"]).ok().out, "1 file pushed\n");
+    assert!(site.lab.path("private").exists());
 }
 
 #[test]
