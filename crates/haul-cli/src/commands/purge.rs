@@ -41,7 +41,12 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if flags::links(&ctx.flags) == Links::Follow {
         return Err(usage("purge deletes links, never what they point to: leave out --copy-links"));
     }
-    let store = ctx.open(&args.path)?;
+    let keeps = OpenOptions { links: Links::Keep, ..ctx.open_options() };
+    // Names go, not what they lead to: where a host's links would be followed, one that leads nowhere could not even be listed.
+    let store = match ctx.open(&args.path)? {
+        store if store.caps().set_dir_mtime => ctx.open_as(&args.path, &keeps)?,
+        store => store,
+    };
     // The root of a whole account: who names no bucket, or no directory, surely doesn't mean every one.
     if store.caps().domain.as_ref().is_some_and(Domain::is_all) {
         let (all, one) =
@@ -52,7 +57,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     store.stat(&root).await?;
     let typed = args.path.as_bytes();
     let plain = typed.iter().rposition(|byte| *byte != b'/').map_or(typed, |last| &typed[..=last]);
-    let is_link = is_link(ctx, OsStr::from_bytes(plain)).await?;
+    let is_link = is_link(ctx, &keeps, OsStr::from_bytes(plain)).await?;
     if is_link && plain == typed {
         let path = crate::journal::told(&args.path);
         return Err(usage(format!("{path} is a symlink: write {path}/ to purge the directory that it leads to")));
@@ -71,10 +76,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 }
 
 /// Is the last name of the path a symlink, on a file system?
-async fn is_link(ctx: &Context, path: &OsStr) -> Result<bool> {
+async fn is_link(ctx: &Context, keeps: &OpenOptions, path: &OsStr) -> Result<bool> {
     let Some((above, leaf)) = folder_and_name(path)? else { return Ok(false) };
-    let keeps = OpenOptions { links: Links::Keep, ..ctx.open_options() };
-    let above = ctx.open_as(above, &keeps)?;
+    let above = ctx.open_as(above, keeps)?;
     // Elsewhere a file stands for a symlink, which no directory is behind.
     Ok(above.caps().set_dir_mtime && above.stat(&Key::symlink(leaf)).await.is_ok_and(|entry| entry.is_symlink()))
 }

@@ -527,3 +527,61 @@ pub fn anything(config: impl Fn(u64) -> String + Sync) {
         assert!(others.is_empty() && !Path::new("/etc/escaped").exists(), "seed {seed}: {others:?}");
     });
 }
+
+/// A host on which we are nobody: a remote on this machine; `None` where that can't be had.
+fn as_nobody() -> Option<(Lab, String)> {
+    let program = "/usr/lib/openssh/sftp-server";
+    let as_nobody = ["--reuid", "65534", "--clear-groups"];
+    let may = Command::new("setpriv").args(as_nobody).arg("true").status().is_ok_and(|status| status.success());
+    if !may || !Path::new(program).exists() {
+        peers::skip("nobody can't be had (root, setpriv, sftp-server)");
+        return None;
+    }
+    let lab = Lab::new(HAUL);
+    fs::set_permissions(lab.path(""), fs::Permissions::from_mode(0o755)).expect("set");
+    Some((lab, format!(":sftp,ssh='setpriv {} sh -c {program}':", as_nobody.join(" "))))
+}
+
+/// OpenSSH leaves out each name of which it can't tell more: all of those in a directory that may be listed but not entered.
+#[test]
+fn a_directory_that_may_not_be_entered_is_not_empty() {
+    let Some((lab, host)) = as_nobody() else { return };
+    for at in ["src/closed/f", "src/open/f", "dst/closed/f", "dst/closed/g"] {
+        write(&lab.path(at), b"content", TIME);
+    }
+    fs::set_permissions(lab.path("src/closed"), fs::Permissions::from_mode(0o744)).expect("set");
+    let src = format!("{host}{}", lab.path("src").display());
+    let ran = lab.haul(&["sync", &src, "@dst"]);
+    assert!(ran.code != 0 && ran.err.contains("closed"), "{}: {}", ran.code, ran.err);
+    assert!(lab.path("dst/closed/f").exists() && lab.path("dst/closed/g").exists() && lab.path("dst/open/f").exists());
+    assert_ne!(lab.haul(&["lsf", "-R", &src]).code, 0);
+}
+
+/// Who may rename another user's file may not set its time: it has kept that.
+#[test]
+fn what_belongs_to_others_is_kept_where_backups_are() {
+    let Some((lab, host)) = as_nobody() else { return };
+    write(&lab.path("src/f"), b"new", TIME);
+    write(&lab.path("dst/f"), b"old", TIME - SECOND);
+    fs::set_permissions(lab.path("dst"), fs::Permissions::from_mode(0o777)).expect("set");
+    lab.haul(&["sync", "@src", &format!("{host}{}", lab.path("dst").display()), "--suffix=.old"]).ok();
+    let read = |name: &str| fs::read(lab.path(name)).expect("there");
+    assert_eq!((&read("dst/f")[..], &read("dst/f.old")[..]), (&b"new"[..], &b"old"[..]));
+}
+
+#[test]
+fn purge_takes_links_away_and_not_what_they_lead_to() {
+    let Some((server, lab)) = start(&Setup::default()) else { return };
+    let section = fs::read_to_string(lab.config()).expect("config");
+    fs::write(lab.config(), format!("{section}[both]\ntype = far\ncommand = exec {HAUL} far\n")).expect("config");
+    let data = server.data();
+    for remote in ["far", "both"] {
+        write(&data.join("out/deep/f"), b"precious", TIME);
+        write(&data.join("top/sub/x"), b"x", TIME);
+        for (to, name) in [("../out", "dir"), ("nowhere", "dangling"), ("../out/deep/f", "sub/file")] {
+            std::os::unix::fs::symlink(to, data.join("top").join(name)).expect("linked");
+        }
+        lab.haul(&["purge", &format!("{remote}:{}", data.join("top").display())]).ok();
+        assert!(!data.join("top").exists() && data.join("out/deep/f").exists(), "{remote}");
+    }
+}
