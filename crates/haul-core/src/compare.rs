@@ -309,7 +309,11 @@ fn same_bytes_other_time(rules: &Rules, hash: HashAnswer) -> Verdict {
 fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
     let sizes_differ = !rules.ignore_size && src.size_differs(dst);
     let Some(window) = rules.window else {
-        return if sizes_differ { Verdict::Differ(Reason::Size) } else { rules.by_size(hash) };
+        return match sizes_differ {
+            true => Verdict::Differ(Reason::Size),
+            false if stored_before_change(src, dst, rules) => Verdict::Differ(Reason::Mtime),
+            false => rules.by_size(hash),
+        };
     };
     if !sizes_differ && dst.mtime.is_none() && stored_after_change(src, dst, rules) {
         return Verdict::Same(Reason::StoredAfterChange);
@@ -547,8 +551,13 @@ fn stored_after_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
 
 /// True where a store without times of files stored this one before its source was modified.
 fn stored_before_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
-    let (Some(margin), Some(mtime), Some(stored)) = (rules.stored_before, src.mtime, dst.changed) else { return false };
-    mtime.0 > stored.0.saturating_add(margin as i128)
+    // A listing of a bucket says when an object was stored, and not what time it has.
+    let modified = src.mtime.or(src.changed);
+    let (Some(margin), Some(modified), Some(stored)) = (rules.stored_before, modified, dst.changed) else {
+        return false;
+    };
+    // Nothing was stored in 1970.
+    stored.0 > 0 && modified.0 > stored.0.saturating_add(margin as i128)
 }
 
 /// True where the job itself has made the destination's file, of a source that had changed before the job was made, and only the
@@ -867,8 +876,17 @@ mod tests {
             (None, Verdict::Same(Reason::Size)),
         ] {
             let src = Entry { mtime: modified.map(Mtime), ..at(1, None) };
-            assert_eq!(compare(&src, &dst, &rules, false, HashAnswer::NotAsked), verdict, "{modified:?}");
+            for update in [false, true] {
+                let rules = Rules { update, ..rules };
+                assert_eq!(compare(&src, &dst, &rules, false, HashAnswer::NotAsked), verdict, "{modified:?} {update}");
+            }
         }
+        // In a bucket, after it.
+        let src = Entry { changed: Some(Mtime(106)), ..at(1, None) };
+        let verdict = compare(&src, &dst, &rules, false, HashAnswer::NotAsked);
+        assert_eq!(verdict, Verdict::Differ(Reason::Mtime));
+        let never = Entry { changed: Some(Mtime(0)), ..at(1, None) };
+        assert_eq!(compare(&src, &never, &rules, false, HashAnswer::NotAsked), Verdict::Same(Reason::Size));
         let untold = compare(&at(1, Some(106)), &at(1, None), &rules, false, HashAnswer::NotAsked);
         assert_eq!(untold, Verdict::Same(Reason::Size));
     }

@@ -35,7 +35,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -62,7 +62,8 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let caps = caps(inner.caps(), names.mode, content.is_some(), &alike, (&prefix, &dir));
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
     let nonces = Default::default();
-    Ok(Arc::new(Crypt(Arc::new(Service { inner, names, content, strict, prefix, caps, locator, nonces }))))
+    let proved = AtomicBool::new(false);
+    Ok(Arc::new(Crypt(Arc::new(Service { inner, names, content, strict, prefix, caps, locator, nonces, proved }))))
 }
 
 /// What the other store can do, as far as it can be done with encrypted files.
@@ -106,6 +107,8 @@ struct Service {
     caps: Caps,
     locator: String,
     nonces: read::Nonces,
+    /// An encrypted name was decrypted: the password is right.
+    proved: AtomicBool,
 }
 
 impl Service {

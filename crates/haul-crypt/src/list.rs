@@ -1,13 +1,13 @@
 //! Listings: a directory of the other store at a time, since the order of encrypted names is another than that of plain ones.
 
-use crate::{Service, options::Strict};
+use crate::{Service, names::Mode, options::Strict};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Result};
 use haul_store::{
     ListRequest, pages,
     tree::{self, Folders, Found, Wanted},
 };
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// See [`haul_store::Store::list`].
 pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, Listed> {
@@ -74,7 +74,7 @@ impl Service {
                             return Err(pages::no_root(&self.locator, "list"));
                         }
                     }
-                    return known(dir, found, foreign, first);
+                    return known(dir, found, foreign, first, self.unread());
                 }
             }
         }
@@ -104,12 +104,21 @@ impl Service {
             Error::new(ErrorKind::Corrupt, "list", format!("the name can't be decrypted: {}", foreign.0))
                 .with_key(&entry.key)
         })?;
+        if !name.ends_with(b"/") || self.names.dirs && self.names.mode != Mode::Off {
+            self.proved.store(true, Relaxed);
+        }
         let key = Key::new(plain).below(dir.as_bytes());
         let entry = self.shown(entry.clone(), &key);
         if entry.damaged {
             tracing::warn!("{key}: {CUT_OFF}");
         }
         Ok(Some(Found::Entry(entry)))
+    }
+
+    /// What kind of error a name is that can't be decrypted: `Corrupt`, which ends a job, until another one could be. With a wrong password
+    /// a job would go on to store all of it again.
+    fn unread(&self) -> ErrorKind {
+        if self.proved.load(Relaxed) { ErrorKind::Invalid } else { ErrorKind::Corrupt }
     }
 
     /// An entry of the other store with the key and size that it has here, damaged where no encrypted file has its size. Hashes are of
@@ -138,17 +147,21 @@ impl Service {
     }
 }
 
-/// Errors: `Corrupt` where nothing of the root is ours: with a wrong password everything would seem to be missing; `Invalid` where that is so of
-/// another directory, which says nothing of the rest. Where some aren't, that counts as much of the directory that may be missing (`first` is the error of one of them): a service may have renamed a
+/// Errors: of the kind `unread`, where nothing of a directory is ours: with a wrong password everything would seem to be missing. Where some aren't, that counts as much of the directory that may be missing (`first` is the error of one of them): a service may have renamed a
 /// file, and what it was called must not count as absent.
-fn known(dir: &Key, mut found: Vec<Found>, foreign: usize, first: Option<Error>) -> Result<Vec<Found>> {
+fn known(
+    dir: &Key,
+    mut found: Vec<Found>,
+    foreign: usize,
+    first: Option<Error>,
+    unread: ErrorKind,
+) -> Result<Vec<Found>> {
     if foreign > found.len() {
         let message = format!(
             "{foreign} of {} names can't be decrypted: the password is another, or what is there isn't encrypted",
             foreign + found.len()
         );
-        let kind = if dir.is_root() { ErrorKind::Corrupt } else { ErrorKind::Invalid };
-        return Err(Error::new(kind, "list", message).with_key(dir));
+        return Err(Error::new(unread, "list", message).with_key(dir));
     }
     if let Some(first) = first {
         let more = if foreign > 1 { format!(", nor can {} more", foreign - 1) } else { String::new() };
@@ -156,7 +169,7 @@ fn known(dir: &Key, mut found: Vec<Found>, foreign: usize, first: Option<Error>)
         let message = format!(
             "the name {name} can't be decrypted{more}: rename or remove it, or leave such names out (strict_names = false)"
         );
-        found.push(Found::Failed(dir.clone(), Error::new(ErrorKind::Invalid, "list", message).with_key(dir)));
+        found.push(Found::Failed(dir.clone(), Error::new(unread, "list", message).with_key(dir)));
     }
     Ok(found)
 }

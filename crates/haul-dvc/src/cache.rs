@@ -17,8 +17,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    collections::BTreeSet,
-    ffi::OsStr,
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     os::{
@@ -47,8 +46,19 @@ const HIDDEN: &str = ".haul-";
 /// … and how they end.
 const UNFINISHED: &str = ".tmp";
 
-/// Where what isn't what its name says goes: DVC passes over a folder whose name hasn't two letters.
-const ASIDE: &str = "haul-wrong";
+/// How the names of files begin that aren't what their names said.
+const ASIDE: &str = ".haul-wrong-";
+
+/// What keeps its content when its name gets another.
+#[derive(Debug)]
+pub struct Aside {
+    /// The name.
+    path: PathBuf,
+    /// What had it.
+    facts: Facts,
+    /// Another name of that, beside it.
+    kept: PathBuf,
+}
 
 /// A cache.
 #[derive(Clone, Debug)]
@@ -60,9 +70,9 @@ pub struct Cache {
     pub(crate) late: Arc<late::Mounts>,
     /// Where files that are to replace others in the workspace are made, if not beside them.
     pub(crate) scratch: Option<PathBuf>,
-    /// What was found not to be what its name says. Until its name is needed it stays: a symlink of a workspace may lead there, and
-    /// what somebody wrote into it is nowhere else.
-    wrong: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// What was found not to be what its name says, and its facts then. Until right content comes it stays: a symlink of a workspace may
+    /// lead there, and what somebody wrote into it is nowhere else.
+    wrong: Arc<Mutex<BTreeMap<PathBuf, Facts>>>,
 }
 
 /// A file that was hashed.
@@ -174,38 +184,47 @@ impl Cache {
             }
             return Ok(Some(hashed.facts.size));
         }
-        if self.wrong().insert(path.to_path_buf()) {
+        if self.wrong().insert(path.to_path_buf(), hashed.facts).is_none() {
             tracing::warn!("{}: its content doesn't match its name", path.display());
         }
         Ok(None)
     }
 
-    fn wrong(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+    fn wrong(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Facts>> {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives what was found not to be what its name says another name, below `haul-wrong`, before the right content comes. Blocks.
+    /// Gives all that was found not to be what its name says a second name, before right content comes. Blocks.
     ///
-    /// Errors: it can't be renamed.
-    pub fn set_wrong_aside(&self) -> Result<()> {
-        let all = std::mem::take(&mut *self.wrong());
-        for path in all {
-            let folder = self.root.join(ASIDE);
-            let below = path.strip_prefix(&self.root).unwrap_or(&path).as_os_str().as_bytes();
-            let name: Vec<u8> = below.iter().map(|byte| if *byte == b'/' { b'-' } else { *byte }).collect();
-            fs::create_dir_all(&folder).map_err(|e| io_error("make directory", &folder, e))?;
-            let mut numbered = (0_u64..).map(|number| {
-                folder.join(OsStr::from_bytes(&[&name[..], b".", number.to_string().as_bytes()].concat()))
-            });
-            let Some(to) = numbered.find(|to| fs::symlink_metadata(to).is_err()) else { continue };
-            match fs::rename(&path, &to) {
-                Ok(()) => tracing::warn!("{}: what was there is {} now", path.display(), to.display()),
-                // Somebody else has seen to it.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(io_error("rename", &path, e)),
+    /// Errors: it can be neither linked nor copied.
+    pub fn keep_wrong(&self) -> Result<Vec<Aside>> {
+        let all: Vec<PathBuf> = self.wrong().keys().cloned().collect();
+        all.iter().filter_map(|path| self.keep_one_wrong(path).transpose()).collect()
+    }
+
+    fn keep_one_wrong(&self, path: &Path) -> Result<Option<Aside>> {
+        let Some(facts) = self.wrong().remove(path) else { return Ok(None) };
+        // Somebody else may have seen to it.
+        if !is_still(path, &facts) {
+            return Ok(None);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mut numbered = (0_u64..).map(|number| path.with_file_name(format!("{ASIDE}{name}.{number}")));
+        let Some(kept) = numbered.find(|kept| fs::symlink_metadata(kept).is_err()) else { return Ok(None) };
+        let copy = |_| fs::copy(path, &kept).map(drop);
+        fs::hard_link(path, &kept).or_else(copy).map_err(|e| io_error("keep", path, e))?;
+        Ok(Some(Aside { path: path.to_path_buf(), facts, kept }))
+    }
+
+    /// Tells where that is by now; what still has its name needs no second one. Blocks.
+    pub fn tell_kept(&self, all: Vec<Aside>) {
+        for Aside { path, facts, kept } in all {
+            if !is_still(&path, &facts) {
+                tracing::warn!("{}: what was there is {} now", path.display(), kept.display());
+            } else if let Err(error) = fs::remove_file(&kept) {
+                tracing::warn!("{}: can't be removed: {error}", kept.display());
             }
         }
-        Ok(())
     }
 
     /// The files of a directory. Blocks.
@@ -393,11 +412,14 @@ impl Cache {
     }
 
     fn publish(&self, tmp: &Path, path: &Path, file: File, written: Result<()>) -> Result<()> {
-        let named = written.and_then(|()| self.set_wrong_aside()).and_then(|()| {
+        let aside = written.and_then(|()| self.keep_one_wrong(path));
+        let named = aside.and_then(|aside| {
             protect(&file, tmp)?;
             kept(&self.late, &file, path)?;
             drop(file);
-            self.making_folder(path, || fs::rename(tmp, path))?.map_err(|e| io_error("write", path, e))
+            let renamed = self.making_folder(path, || fs::rename(tmp, path))?.map_err(|e| io_error("write", path, e));
+            self.tell_kept(aside.into_iter().collect());
+            renamed
         });
         named.map_err(|error| discard(tmp, error))
     }
@@ -432,6 +454,12 @@ impl Cache {
         }
         Ok(all)
     }
+}
+
+/// True where a path is what it was when these facts were seen.
+fn is_still(path: &Path, facts: &Facts) -> bool {
+    let same = |now: Facts| (now.dev, now.ino, now.size, now.mtime) == (facts.dev, facts.ino, facts.size, facts.mtime);
+    Facts::get(path, true).is_ok_and(|now| now.is_some_and(same))
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {
@@ -663,10 +691,21 @@ mod tests {
         assert_eq!(held, expected);
         // It stays until its name is needed, and isn't lost then.
         assert_eq!(fs::read(cache.path(&cut)).unwrap(), b"unm");
-        cache.set_wrong_aside().unwrap();
-        assert!(!cache.path(&cut).exists());
-        let aside: Vec<_> = fs::read_dir(dir.path().join(ASIDE)).unwrap().map(|one| one.unwrap().path()).collect();
-        assert_eq!(aside.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>(), [b"unm"]);
+        let aside = || {
+            let names = names(cache.path(&cut).parent().unwrap()).unwrap().into_iter();
+            names.filter(|name| name.starts_with(ASIDE)).collect::<Vec<_>>()
+        };
+        // Nor where nothing comes in its place.
+        let kept = cache.keep_wrong().unwrap();
+        assert_eq!((kept.len(), aside().len()), (1, 1));
+        cache.tell_kept(kept);
+        assert_eq!((fs::read(cache.path(&cut)).unwrap(), aside().len()), (b"unm".to_vec(), 0));
+        assert!(cache.holds(&cut).unwrap().is_none());
+        let kept = cache.keep_wrong().unwrap();
+        fs::remove_file(cache.path(&cut)).unwrap();
+        cache.tell_kept(kept);
+        let path = cache.path(&cut).with_file_name(&aside()[0]);
+        assert_eq!(fs::read(path).unwrap(), b"unm");
         // What is missing from the cache refutes nothing.
         assert_eq!(cache.refutes(&[(there, 5), (absent, 5)]), [false, false]);
         assert_eq!(cache.refutes(&[(there, 4), (absent, 4)]), [true, false]);

@@ -215,7 +215,10 @@ impl Walk {
 
     fn enter(&mut self, dir: &Key, mut entries: Vec<Found>) {
         // Names in it that can't be read: what they are called counts as unknown, so nothing is missing there.
-        let unread = |found: &Found| matches!(found, Found::Failed(key, error) if key == dir && error.kind() == ErrorKind::Invalid);
+        let unread = |found: &Found| {
+            let of_dir = |error: &Error| matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid);
+            matches!(found, Found::Failed(key, error) if key == dir && of_dir(error))
+        };
         if let Some(Found::Failed(_, error)) = entries.iter().position(unread).map(|at| entries.swap_remove(at)) {
             self.lose(Lost::below(dir), error);
         }

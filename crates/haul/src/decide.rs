@@ -28,7 +28,8 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     if !job.moves() && goes_by_when_stored(src, dst) {
         rules.stored_after = Some(CLOCK_MARGIN.as_nanos());
     }
-    let only_when_stored = a.mtime.is_some() && b.mtime.is_none() && b.changed == Changed::Stored;
+    let tells = a.mtime.is_some() || a.changed == Changed::Stored;
+    let only_when_stored = tells && b.mtime.is_none() && b.changed == Changed::Stored;
     rules.stored_before = (only_when_stored && !job.moves()).then_some(CLOCK_MARGIN.as_nanos());
     // Elsewhere each costs a request or two, which only a move is worth.
     rules.reads_links |= a.files && (b.files || !b.hashes_listed.is_empty());

@@ -142,6 +142,17 @@ async fn a_wrong_password_is_no_empty_directory() {
     let wrong = on(inner.clone(), "", &[("password", "another")]);
     assert_eq!(listed(&*wrong).await, ["lost : Corrupt"]);
     assert_eq!(listed(&*right).await, ["a 1", "b 1", "c 1", "d/e 1", "d/f 1", "end"]);
+    // Nor where nothing but plain names of directories is known yet.
+    let plain_dirs = [("directory_name_encryption", "false")];
+    let right = on(inner.clone(), "q", &plain_dirs);
+    put(&*right, "d/e", &[b"x"]).await;
+    let wrong = on(inner.clone(), "q", &[plain_dirs[0], ("password", "another")]);
+    assert_eq!(listed(&*wrong).await, ["lost d/: Corrupt"]);
+    put(&*inner, "q/d/copy", &[b"renamed"]).await;
+    put(&*inner, "q/d/another", &[b"renamed"]).await;
+    assert_eq!(listed(&*wrong).await, ["lost d/: Corrupt"]);
+    put(&*right, "a", &[b"x"]).await;
+    assert_eq!(listed(&*right).await, ["a 1", "lost d/: Invalid", "end"]);
     // Names alone may be right.
     let plain = [("filename_encryption", "off")];
     put(&*on(inner.clone(), "p", &plain), "x", &[b"y"]).await;

@@ -151,7 +151,6 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
         if lacking.is_empty() {
             continue;
         }
-        opened.repo.cache.set_wrong_aside()?;
         let remote = opened.remote(remote.as_deref())?;
         let (cache, there) = (cache(opened, ctx)?, open_remote(ctx, &remote)?);
         let (mut cx, job) = surroundings(ctx, there, cache, &args.place, &remote)?;
@@ -167,11 +166,13 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
             report.add(brought.report);
             wanted = content_of(&opened.repo, &chosen).await?;
             lacking = self::lacking(opened, &wanted).await?;
-            opened.repo.cache.set_wrong_aside()?;
             lacking.retain(|address| !address.dir);
         }
         cx.journal = job::journal(ctx, Verb::Copy, &cx, None, false)?;
-        let brought = bring::fetch(&cx, &job, lacking).await?;
+        let kept = if job.dry_run { Vec::new() } else { opened.repo.cache.keep_wrong()? };
+        let brought = bring::fetch(&cx, &job, lacking).await;
+        opened.repo.cache.tell_kept(kept);
+        let brought = brought?;
         tell_missing(ctx, &mut report, &wanted, &brought.missing, args);
         report.add(brought.report);
     }

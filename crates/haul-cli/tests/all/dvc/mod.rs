@@ -338,10 +338,17 @@ fn what_was_written_through_a_symlink_is_not_lost() {
         site.haul(args);
         assert_eq!(fs::read(site.repo.join("f")).unwrap(), b"written\n", "{args:?}");
     }
+    // Nor where nothing comes in its place.
+    let (there, away) = (site.lab.path("rem"), site.lab.path("away"));
+    fs::rename(&there, &away).unwrap();
+    site.haul(&["dvc", "fetch"]);
+    fs::rename(&away, &there).unwrap();
+    site.haul(&["--dry-run", "dvc", "fetch"]).ok();
+    assert_eq!(fs::read(site.repo.join("f")).unwrap(), b"written\n");
     let ran = site.haul(&["dvc", "fetch"]).ok();
     assert_eq!(fs::read(site.repo.join("f")).unwrap(), b"added\n");
-    let aside = site.repo.join(".dvc/cache/haul-wrong");
-    let kept: Vec<_> = fs::read_dir(&aside).unwrap().map(|one| one.unwrap().path()).collect();
+    let beside = fs::read_dir(cached.parent().unwrap()).unwrap().map(|one| one.unwrap().path());
+    let kept: Vec<_> = beside.filter(|path| *path != cached).collect();
     assert_eq!(kept.iter().map(|path| fs::read(path).unwrap()).collect::<Vec<_>>(), [b"written\n"]);
     assert!(ran.err.contains(kept[0].to_str().unwrap()), "{}", ran.err);
 }
