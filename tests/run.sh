@@ -27,18 +27,27 @@ if [ -e "$BESIDE/pid" ]; then
 fi
 trap - INT TERM
 # Among hundreds of others on a busy machine a test may wait too long for something: a few that failed run once more, by themselves, and
-# what passes then is told as unsteady. Not where a binary didn't come to its end.
-count() { grep -cE "$1" "$log"; }
-again=$(sed -nE 's/^test ([^ ]+) .*FAILED.*/\1/p' "$log" | sort -u)
+# what passes then is told as unsteady. Not where anything else went wrong: each binary that failed says by its last line and by exit status
+# 101 that all of its tests ended.
+count() { grep -cE "$1" "$2"; }
+again=$(sed -nE 's/^test ([^ ]+) .*\.\.\. FAILED.*/\1/p' "$log" | sort)
 unsteady=0
-if [ "$status" -ne 0 ] && [ -n "$again" ] && [ "$(wc -l <<< "$again")" -le 3 ] && [ "$(count '^running [0-9]+ test')" -eq "$(count '^test result: ')" ]; then
-  echo "once more, by themselves:" $again
-  # shellcheck disable=SC2086 # Names of tests have no spaces.
-  if cargo test --workspace --locked --lib --bins --tests -- --exact --test-threads=1 $again > target/again.log 2>&1 &&
-    [ "$(grep -c '^test .* ok$' target/again.log)" -ge "$(wc -l <<< "$again")" ]; then
-    status=0 unsteady=$(wc -l <<< "$again")
-  else
-    grep -vE '^(running 0 tests|test result: ok. 0 passed.*|)$' target/again.log
+if [ "$status" -ne 0 ] && [ -n "$again" ] && [ "$(wc -l <<< "$again")" -le 3 ] && [ -z "$(uniq -d <<< "$again")" ]; then
+  beside=0
+  [ ! -e "$BESIDE/status" ] || [ "$(cat "$BESIDE/status")" = 0 ] || beside=1
+  results=$(count '^test result: FAILED' "$log")
+  if [ "$(count '^error: test failed, to rerun' "$log")" -eq $((results - beside)) ] &&
+    [ "$(count 'process didn.t exit successfully: .*\(exit status: 101\)' "$log")" -eq "$(count 'process didn.t exit successfully' "$log")" ] &&
+    { [ "$beside" -eq 0 ] || [ "$(cat "$BESIDE/status")" = 101 ]; } &&
+    [ "$(count '^running [0-9]+ test' "$log")" -eq "$(count '^test result: ' "$log")" ]; then
+    echo "once more, by themselves:" $again
+    # shellcheck disable=SC2086 # Names of tests have no spaces.
+    if cargo test --workspace --locked --lib --bins --tests -- --exact --test-threads=1 $again > target/again.log 2>&1 &&
+      [ "$(count '^test .* ok$' target/again.log)" -eq "$(wc -l <<< "$again")" ]; then
+      status=0 unsteady=$(wc -l <<< "$again")
+    else
+      grep -vE '^(running 0 tests|test result: ok. 0 passed.*|)$' target/again.log
+    fi
   fi
 fi
 cargo test --workspace --locked --no-fail-fast --doc 2>&1 | tee -a "$log"
@@ -62,11 +71,12 @@ failed=$(($(sum failed) - unsteady))
 skipped=$((skipped + without))
 [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
 [ ! -s target/skipped.txt ] || { echo; sort target/skipped.txt | uniq -c; }
-[ "$unsteady" -eq 0 ] || { echo; echo "Unsteady: failed among the others, passed by themselves:"; echo "$again"; }
 sed -nE 's/^test ([^ ]+) .*<([0-9.]+)s>$/\2 s  \1/p' "$log" | sort -rn | head -20 > target/slowest.txt
 echo
 echo "The slowest tests:"
 cat target/slowest.txt
 echo
-echo "haul: $passed passed, $failed failed, $skipped skipped"
+more=""
+[ "$unsteady" -eq 0 ] || more=", $unsteady of them once more by themselves: $(tr '\n' ' ' <<< "$again")"
+echo "haul: $passed passed, $failed failed, $skipped skipped$more"
 [ "$status" -eq 0 ]

@@ -27,9 +27,9 @@ impl Ignored {
     pub fn with(&self, folder: &Path, text: &str) -> Result<Ignored> {
         let mut builder = GitignoreBuilder::new(folder);
         for line in text.lines() {
-            // Alternatives to ripgrep, but plain letters to git and DVC.
-            let line = line.replace('{', r"\{").replace('}', r"\}");
-            builder.add_line(None, &line).map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
+            builder
+                .add_line(None, &without_alternatives(line))
+                .map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
         }
         let own = builder.build().map_err(|e| invalid("read", &folder.join(NAME), e.to_string()))?;
         Ok(Ignored(Some(Arc::new(Rules { own, above: self.clone() }))))
@@ -52,6 +52,31 @@ impl Ignored {
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
+}
+
+/// A pattern whose braces are plain letters, as to git and DVC; to ripgrep they are alternatives unless a backslash is before them, or they
+/// are in brackets.
+fn without_alternatives(line: &str) -> String {
+    let (mut out, mut letters, mut bracket) = (String::with_capacity(line.len()), line.chars(), None);
+    while let Some(letter) = letters.next() {
+        match (letter, bracket) {
+            ('\\', _) => {
+                out.push(letter);
+                out.extend(letters.next());
+                bracket = bracket.map(|length: usize| length + 1);
+                continue;
+            }
+            // The first one in it is no end of it.
+            (']', Some(1..)) => bracket = None,
+            ('!' | '^', Some(0)) => {}
+            (_, Some(length)) => bracket = Some(length + 1),
+            ('[', None) => bracket = Some(0),
+            ('{' | '}', None) => out.push('\\'),
+            _ => {}
+        }
+        out.push(letter);
+    }
+    out
 }
 
 /// Folders of tools, which are never tracked.
@@ -89,6 +114,16 @@ mod tests {
         }
         let braces = Ignored::default().with(Path::new("/r"), "{a,b}\n").unwrap();
         assert!(!braces.is(Path::new("/r/a"), false) && braces.is(Path::new("/r/{a,b}"), false));
+        for (line, same) in [
+            ("{a,b}", r"\{a,b\}"),
+            (r"\{a\}", r"\{a\}"),
+            ("[{]x", "[{]x"),
+            ("[{}]*", "[{}]*"),
+            ("[]{]{", r"[]{]\{"),
+            ("[!]{]}", r"[!]{]\}"),
+        ] {
+            assert_eq!(without_alternatives(line), same, "{line}");
+        }
         assert!(Ignored::default().is_empty() && !top.is_empty());
     }
 }

@@ -143,6 +143,7 @@ impl Worker {
             looked: Notify::default(),
             sighted: Notify::default(),
             signs: Arc::new(Signs::new(self.board.clone(), self.me.clone())),
+            reading: tokio::sync::Mutex::default(),
             waiting: AtomicUsize::new(0),
             said_idle: AtomicBool::new(false),
             ended: Cancel::default(),
@@ -166,6 +167,7 @@ pub(crate) struct Crew {
     /// Told after each look.
     sighted: Notify,
     pub signs: Arc<Signs>,
+    reading: tokio::sync::Mutex<()>,
     /// Tasks that found nothing to claim.
     waiting: AtomicUsize,
     /// The folder says that it waits.
@@ -333,6 +335,8 @@ impl Crew {
 
     /// The last records of all shards.
     async fn records(&self, view: &View) -> Result<Records> {
+        // What one task reads, the others needn't.
+        let _alone = self.reading.lock().await;
         let mut known = self.sight().known.clone();
         let all = records(self.board(), &self.spec, view, &mut known).await?;
         self.sight().known.extend(known);
@@ -484,14 +488,15 @@ impl Crew {
     }
 
     async fn claim(&self, id: ShardId) -> Result<Option<Lease<Outcome>>> {
-        let number = self.board().latest(&id).await?.unwrap_or(0);
+        let latest = self.board().latest(&id).await?;
+        let number = latest.unwrap_or(0);
         let there = match self.record(&id, number).await {
             Err(error) if is_spoiled(&error) => return self.take_unread(id, number, &error).boxed_local().await,
             there => there?,
         };
         let Some(mut record) = there else {
             // It was there when the one that it was split off from was done. That it isn't listed for so long is no delay.
-            let is_gone = number == 0 && id.parent().is_some();
+            let is_gone = latest.is_none() && id.parent().is_some();
             return if is_gone { Err(gone(&id)) } else { Ok(None) };
         };
         // What was claimable when it was chosen need not be so any more.

@@ -42,7 +42,8 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
             }
             // And OpenSSH of a directory that may be listed but not entered: it leaves out each name of which it can't tell more.
             match service.facts(&[&path[..], b"/."].concat(), true).await {
-                Err(fault) if !fault.is(status::NO_SUCH_FILE) => Err(at(OP, dir)(fault)),
+                Err(fault @ Fault::Lost(_)) => Err(at(OP, dir)(fault)),
+                Err(fault) if fault.is(status::PERMISSION_DENIED) => Err(at(OP, dir)(fault)),
                 _ => Ok(names),
             }
         }

@@ -241,7 +241,9 @@ impl Web {
         let begun = tokio::time::Instant::now();
         let result = self.http.send(request).await;
         let status = result.as_ref().map_or(0, |reply| reply.status.as_u16());
-        tracing::debug!(request = call.kind, url = %call.url, status, ms = begun.elapsed().as_millis() as u64);
+        // What follows the question mark may be a signature or a token.
+        let url = call.url.as_str().split('?').next().unwrap_or_default();
+        tracing::debug!(request = call.kind, url, status, ms = begun.elapsed().as_millis() as u64);
         match result {
             Ok(reply) => {
                 if self.net.dump_headers {

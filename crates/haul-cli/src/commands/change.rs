@@ -1,13 +1,60 @@
 //! What all commands that delete have in common: asking first, batches, and directories from the deepest up.
 
 use super::listing::Failures;
-use crate::{context::Context, error::one_line};
-use haul_core::{Entry, Error, ErrorKind, Key, Version, units::size_short};
+use crate::{
+    context::Context,
+    error::{one_line, usage},
+};
+use haul_core::{
+    Entry, Error, ErrorKind, Key, Version,
+    units::{Size, size_short},
+};
 use haul_store::Store;
 use std::{ffi::OsStr, sync::Arc};
 
 /// Keys that are deleted together: as many as one request of the widest store takes.
 pub const BATCH: usize = 1000;
+
+/// Refuses flags that promise a backup to a command that keeps none.
+pub fn refuse_backups(ctx: &Context, verb: &str) -> anyhow::Result<()> {
+    let sync = &ctx.flags.sync;
+    let flag = match (&sync.backup_dir, &sync.suffix) {
+        (Some(_), _) => "--backup-dir",
+        (_, Some(_)) => "--suffix",
+        (None, None) => return Ok(()),
+    };
+    Err(usage(format!("{verb} keeps no backup: leave out {flag}, or move the files away with haul move")))
+}
+
+/// `--max-delete` and `--max-delete-size`: a command that would delete more deletes nothing.
+pub struct MaxDelete {
+    files: Option<u64>,
+    bytes: Option<u64>,
+    seen: (u64, u64),
+}
+
+impl MaxDelete {
+    /// As the flags say; `None` where they set no limit.
+    pub fn of(ctx: &Context) -> Option<MaxDelete> {
+        let flags = &ctx.flags.sync;
+        let files = flags.max_delete.and_then(|count| u64::try_from(count).ok());
+        let bytes = flags.max_delete_size.and_then(Size::bytes);
+        (files.is_some() || bytes.is_some()).then_some(MaxDelete { files, bytes, seen: (0, 0) })
+    }
+
+    /// One more file of so many bytes.
+    ///
+    /// Errors: `Limit` when that is too much.
+    pub fn add(&mut self, size: u64) -> Result<(), Error> {
+        self.seen = (self.seen.0 + 1, self.seen.1.saturating_add(size));
+        let over = match (self.files, self.bytes) {
+            (Some(max), _) if self.seen.0 > max => format!("more than {max} files (--max-delete)"),
+            (_, Some(max)) if self.seen.1 > max => format!("more than {} (--max-delete-size)", size_short(max)),
+            _ => return Ok(()),
+        };
+        Err(Error::new(ErrorKind::Limit, "delete", format!("Refused to delete {over}: nothing was deleted")))
+    }
+}
 
 /// May this be done? Says what isn't done under `--dry-run`; asks under `--interactive`.
 pub fn allowed(ctx: &Context, what: &str, key: &Key, size: Option<u64>) -> bool {

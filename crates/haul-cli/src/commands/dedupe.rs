@@ -1,7 +1,7 @@
 //! `dedupe`: files that have one name, where a store allows that (Google Drive), and files of one content.
 
 use super::{
-    change::allowed,
+    change::{allowed, refuse_backups},
     listing::{Failures, Source, depth},
     sums::hashes,
 };
@@ -72,6 +72,7 @@ enum Mode {
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    refuse_backups(ctx, "dedupe")?;
     let (mode, path) = match &args.paths[..] {
         [path] => (args.dedupe_mode, path),
         [mode, path, ..] => {

@@ -1,7 +1,7 @@
 //! `delete`: the files of a path that the filter wants.
 
 use super::{
-    change::{BATCH, allowed, delete_listed},
+    change::{BATCH, MaxDelete, allowed, delete_listed, refuse_backups},
     listing::{Failures, Source, depth},
     rmdirs,
 };
@@ -32,9 +32,20 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    refuse_backups(ctx, "delete")?;
     let source = Source::open(ctx, &args.path).await?;
     let mut entries = source.entries(ListOptions { max_depth: depth(&ctx.flags, true), ..Default::default() });
     let (mut batch, mut failures) = (Vec::new(), Failures::default());
+    if let Some(mut max) = MaxDelete::of(ctx) {
+        // Before the first goes it must be known that not too many go.
+        let mut all = Vec::new();
+        while let Some(entry) = entries.next().await {
+            let entry = entry?;
+            max.add(entry.size)?;
+            all.push(entry);
+        }
+        entries = futures::stream::iter(all).map(Ok).boxed();
+    }
     let mut sent = Instant::now();
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };

@@ -1,7 +1,7 @@
 //! `deletefile`: one file, whatever the filter says.
 
 use super::{
-    change::{allowed, delete},
+    change::{allowed, delete, refuse_backups},
     listing::{Failures, open_file},
 };
 use crate::{context::Context, error::Outcome};
@@ -21,6 +21,7 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    refuse_backups(ctx, "deletefile")?;
     let shown = crate::journal::told(&args.path);
     let missing = || Error::new(ErrorKind::NotFound, "delete", format!("{shown} is a directory or doesn't exist"));
     let (store, Some(key)) = open_file(ctx, &args.path).await? else { return Err(missing().into()) };

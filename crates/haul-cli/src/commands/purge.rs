@@ -3,7 +3,7 @@
 //! Never leaves the path: what a symlink in it points to isn't touched, whatever `--copy-links` says.
 
 use super::{
-    change::{BATCH, allowed_at, delete, delete_dirs},
+    change::{BATCH, MaxDelete, allowed_at, delete, delete_dirs, refuse_backups},
     listing::{Failures, folder_and_name},
 };
 use crate::{
@@ -38,6 +38,12 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if !filter.is_all() || ctx.flags.filter.max_depth.is_some_and(|d| d > 0) {
         return Err(usage("purge deletes everything and takes no filter: use delete to choose what to delete"));
     }
+    if ctx.flags.filter.one_file_system {
+        let what =
+            "purge deletes what is mounted below the path too: leave out --one-file-system, or use delete --rmdirs";
+        return Err(usage(what));
+    }
+    refuse_backups(ctx, "purge")?;
     if flags::links(&ctx.flags) == Links::Follow {
         return Err(usage("purge deletes links, never what they point to: leave out --copy-links"));
     }
@@ -53,6 +59,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             if store.caps().dirs { ("the whole remote", "directory") } else { ("all buckets of the remote", "one") };
         return Err(usage(format!("{} is {all}: name the {one} to purge", store.locator())));
     }
+    if is_top(&args.path) {
+        return Err(usage(format!("{} is all that there is: name the directory to purge", store.locator())));
+    }
     let root = Key::new("");
     store.stat(&root).await?;
     let typed = args.path.as_bytes();
@@ -61,6 +70,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     if is_link && plain == typed {
         let path = crate::journal::told(&args.path);
         return Err(usage(format!("{path} is a symlink: write {path}/ to purge the directory that it leads to")));
+    }
+    if let Some(max) = MaxDelete::of(ctx) {
+        count(&store, max).await?;
     }
     if !allowed_at(ctx, "purge directory", &args.path) {
         return Ok(Outcome::Done);
@@ -73,6 +85,31 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     }
     failures.finish()?;
     Ok(Outcome::Done)
+}
+
+/// True for the root directory of a machine, as a script types it whose variable isn't set.
+fn is_top(typed: &OsStr) -> bool {
+    let typed = typed.as_bytes();
+    let path = match typed.iter().rposition(|byte| *byte == b':') {
+        Some(colon) => &typed[colon + 1..],
+        None => return std::fs::canonicalize(OsStr::from_bytes(typed)).is_ok_and(|path| path.parent().is_none()),
+    };
+    path.starts_with(b"/") && path.split(|byte| *byte == b'/').all(|part| matches!(part, b"" | b"."))
+}
+
+/// Errors: there is more than may go; that can't be told.
+async fn count(store: &Arc<dyn Store>, mut max: MaxDelete) -> Result<()> {
+    let mut steps = store.list(ListRequest::all());
+    while let Some(step) = steps.next().await {
+        match step {
+            Listed::Batch(entries) => {
+                entries.iter().filter(|entry| !entry.is_dir()).try_for_each(|entry| max.add(entry.size))?;
+            }
+            Listed::Failed { error, .. } => return Err(error.into()),
+            Listed::Vanished(_) | Listed::End => {}
+        }
+    }
+    Ok(())
 }
 
 /// Is the last name of the path a symlink, on a file system?

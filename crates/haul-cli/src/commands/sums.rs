@@ -139,6 +139,9 @@ fn parse(algo: Algo, text: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
         }
         sums.insert(name, value);
     }
+    if sums.is_empty() {
+        bail!("the file of hashes has no line with a {algo} hash and a name");
+    }
     Ok(sums)
 }
 

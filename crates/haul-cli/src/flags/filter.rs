@@ -182,8 +182,12 @@ fn rules(flags: &Given<'_>) -> Result<Vec<String>> {
     let mut rules = Vec::new();
     let from = |rules: &mut Vec<String>, sign: &str, patterns: &[String], files: &[String]| -> Result<()> {
         // Mostly a variable of a script that isn't set: it must mean neither nothing nor everything.
-        if sign == "+ " && patterns.iter().any(|pattern| pattern.trim().is_empty()) {
-            return Err(usage("an include pattern is empty: leave the flag out, or write \"**\" for everything"));
+        if patterns.iter().any(|pattern| pattern.trim().is_empty()) {
+            return Err(match sign {
+                "+ " => usage("an include pattern is empty: leave the flag out, or write \"**\" for everything"),
+                "- " => usage("an exclude pattern is empty, and would protect nothing: leave the flag out"),
+                _ => usage("a filter rule is empty: leave the flag out"),
+            });
         }
         // Blanks around a pattern are none of it, as in files of patterns: `[ ]` is one that counts.
         rules.extend(patterns.iter().map(|pattern| format!("{sign}{}", pattern.trim())));
@@ -212,7 +216,7 @@ fn files_from(flags: &FilterFlags) -> Result<Option<Vec<Vec<u8>>>> {
     }
     let mut names = Vec::new();
     for file in &flags.files_from {
-        names.extend(content(file)?.split(|b| *b == b'\n').filter_map(|line| meant(line).map(<[u8]>::to_vec)));
+        names.extend(text(file)?.split(|b| *b == b'\n').filter_map(|line| meant(line).map(<[u8]>::to_vec)));
     }
     for (files, end) in [(&flags.files_from_raw, b'\n'), (&flags.files_from0, 0)] {
         for file in files {
@@ -230,8 +234,11 @@ fn files_from(flags: &FilterFlags) -> Result<Option<Vec<Vec<u8>>>> {
 
 /// The rules in a file: no empty lines, no comments.
 fn lines(file: &str) -> Result<Vec<String>> {
-    let content = content(file)?;
+    let content = text(file)?;
     let line = |line: &[u8]| {
+        if line.contains(&0) {
+            return Err(usage(format!("{file}: a rule holds a zero byte: write one rule a line, in UTF-8")));
+        }
         std::str::from_utf8(line).map(str::to_string).with_context(|| format!("{file}: a rule isn't UTF-8"))
     };
     content.split(|b| *b == b'\n').filter_map(meant).map(line).collect()
@@ -242,6 +249,15 @@ fn meant(line: &[u8]) -> Option<&[u8]> {
     let line = line.trim_ascii();
     let comment = line.is_empty() || line.starts_with(b"#") || line.starts_with(b";");
     (!comment).then_some(line)
+}
+
+/// The content of a file of lines, without the mark that some editors begin texts with: it would belong to the first line.
+fn text(file: &str) -> Result<Vec<u8>> {
+    let mut bytes = content(file)?;
+    if bytes.starts_with(b"\xEF\xBB\xBF") {
+        bytes.drain(..3);
+    }
+    Ok(bytes)
 }
 
 fn content(file: &str) -> Result<Vec<u8>> {

@@ -120,6 +120,44 @@ fn a_link_is_purged_by_its_content_or_not_at_all() {
 }
 
 #[test]
+fn what_deletes_promises_no_backup_and_takes_no_root() {
+    let lab = lab();
+    for args in [&["delete", "@s"][..], &["purge", "@s"], &["deletefile", "@s/b.txt"], &["dedupe", "@s"]] {
+        for flag in ["--backup-dir=/tmp", "--suffix=.old"] {
+            let ran = lab.haul(&[args, &[flag]].concat()).code(2);
+            assert!(ran.err.contains("keeps no backup"), "{args:?} {flag}: {}", ran.err);
+        }
+    }
+    assert!(lab.path("s/b.txt").exists());
+    fs::write(lab.config(), format!("[far]\ntype = far\ncommand = exec {HAUL} far\n")).unwrap();
+    for root in ["/", "//", "/.", "/tmp/..", "far:/", "far://./"] {
+        let ran = lab.haul(&["purge", "--dry-run", root]).code(2);
+        assert!(ran.err.contains("is all that there is"), "{root}: {}", ran.err);
+    }
+    assert_eq!(lab.haul(&["purge", "--one-file-system", "@s"]).code, 2);
+}
+
+/// Whatever deletes keeps to the limit, and deletes nothing rather than too much.
+#[test]
+fn no_command_deletes_more_than_it_may() {
+    let lab = lab();
+    for n in 0..8 {
+        write(&lab.path(&format!("many/d{}/{n}", n % 2)), b"1234", TIME);
+    }
+    let left = || haul_testkit::folder::files(&haul_testkit::folder::read(&lab.path("many"))).len();
+    for args in [&["delete"][..], &["purge"]] {
+        for limit in ["--max-delete=7", "--max-delete-size=31B"] {
+            let ran = lab.haul(&[args, &["@many", limit]].concat()).code(7);
+            assert!(ran.err.contains("Refused to delete more than") && left() == 8, "{args:?} {limit}: {}", ran.err);
+        }
+    }
+    lab.haul(&["delete", "@many", "--exclude=/d0/**", "--max-delete=4"]).ok();
+    assert_eq!(left(), 4);
+    lab.haul(&["purge", "@many", "--max-delete=4"]).ok();
+    assert!(!lab.path("many").exists());
+}
+
+#[test]
 fn a_file_is_no_folder_to_copy_to() {
     let lab = lab();
     let ran = lab.haul(&["copy", "@s/b.txt", "@keep/a"]).code(2);

@@ -236,13 +236,15 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Waits for its turn, a bounded time. `None` where there is nothing to lock: no file yet, or one that can't be written, or a file
-    /// system without locks.
+    /// Waits for its turn, a bounded time. A file that isn't there yet is made, empty: two who begin one must not each believe to be alone.
+    /// `None` where there is nothing to lock: a file that can't be written, or a file system without locks.
     ///
     /// Errors: somebody else doesn't let go of it.
     pub fn take(path: &Path) -> Result<Option<FileLock>> {
         for _ in 0..LOCK_TRIES {
-            let Ok(file) = fs::OpenOptions::new().read(true).write(true).open(path) else { return Ok(None) };
+            let mut options = fs::OpenOptions::new();
+            let made = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+            let Ok(file) = made else { return Ok(None) };
             match file.try_lock() {
                 // Whoever had it may have put another file in its place.
                 Ok(()) if is_at(&file, path) => return Ok(Some(FileLock { _file: file })),
@@ -347,7 +349,16 @@ fn sealed(text: &str, secret: Option<&Secret>) -> Result<String> {
 
 /// Writes beside and renames, for nobody else to read; a symlink goes on pointing to the file.
 fn write(path: &Path, text: &str) -> Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let target = match fs::canonicalize(path) {
+        Ok(target) => target,
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) => {
+            let path = path.display();
+            return Err(Error::config(format!(
+                "config file {path} is a symbolic link to what isn't there: is a disk missing?"
+            )));
+        }
+        Err(_) => path.into(),
+    };
     write_to(&target, text).map_err(|e| Error::system(format!("can't write config file {}", path.display()), e))
 }
 
@@ -359,7 +370,7 @@ fn write_to(target: &Path, text: &str) -> io::Result<()> {
     hidden.push(name);
     hidden.push(format!(".{}.new", std::process::id()));
     let beside = dir.join(hidden);
-    let done = write_new(&beside, text).and_then(|()| fs::rename(&beside, target));
+    let done = write_new(&beside, text, fs::metadata(target).ok()).and_then(|()| fs::rename(&beside, target));
     if done.is_err() {
         // The error that counts is the first; a file that isn't there needs no removing.
         let _ = fs::remove_file(&beside);
@@ -367,11 +378,17 @@ fn write_to(target: &Path, text: &str) -> io::Result<()> {
     done
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+/// For nobody else but those who may read what it replaces, the world excepted.
+fn write_new(path: &Path, text: &str, old: Option<fs::Metadata>) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     // A leftover of that name might have had another mode.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.write_all(text.as_bytes())?;
+    if let Some(old) = old
+        && std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid())).is_ok()
+    {
+        file.set_permissions(fs::Permissions::from_mode(0o600 | old.mode() & 0o060))?;
+    }
     file.sync_all()
 }
 

@@ -325,7 +325,9 @@ impl Directories {
         }
         let (mut dirs, mut marked) = (Vec::<Key>::new(), Marked::default());
         let all = std::sync::Arc::new(Filter::default());
-        let options = crate::ListOptions { dirs: true, ..Default::default() };
+        let one_device = self.planner.one_device();
+        // A mount point isn't removed either.
+        let options = crate::ListOptions { dirs: true, one_device, omit_mounts: one_device, ..Default::default() };
         let mut listing = crate::list(&self.cx.src, &all, options);
         while let Some(step) = listing.next().await {
             match step {
@@ -335,6 +337,7 @@ impl Directories {
                 }
                 // What is excluded stays, whether it can be listed or not.
                 Listed::Failed { error, .. } if error.key().is_some_and(|key| self.is_left_out(key)) => {}
+                Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
                 Listed::Failed { error, .. } => self.ledger.error(error),
                 Listed::Vanished(_) | Listed::End => {}
             }

@@ -234,6 +234,10 @@ impl Executor {
     fn rename<'a>(self: &'a Arc<Self>, step: Step, orders: &'a Orders) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let (Some(src), Some(old)) = (step.src, step.dst) else { return };
+            // Neither name changes without a yes.
+            if !self.consent.to("rename", &old.key) {
+                return;
+            }
             if !self.is_renamed(&src, &old).await {
                 let out = Done { executor: self.clone(), orders: orders.clone() };
                 self.planner.file(plan::missing(src, &self.job), &out).await;

@@ -6,6 +6,7 @@ use haul_core::text::nearest;
 use haul_remotes::{
     config::{Config, Places},
     registry,
+    secrets::{holds_login, left_out},
 };
 use haul_store::{OptionKind, OptionSpec};
 use serde_json::{Map, Value, json};
@@ -45,11 +46,17 @@ pub fn section(config: &Config, name: &str, secrets: Secrets) -> String {
     let mut text = format!("[{name}]\n");
     for (key, value) in config.options(name) {
         // Before the @ of an address may stand a password.
-        let secret = is_secret(&kind, &key) || value.contains('@');
+        let secret = is_secret(&kind, &key) || value.contains('@') || may_hold_secret(&key, &value);
         let hidden = secrets == Secrets::Redacted && !value.is_empty() && secret;
         text.push_str(&format!("{key} = {}\n", if hidden { "XXX" } else { &value }));
     }
     text
+}
+
+/// A command or an address that has a password, or a remote that holds one.
+fn may_hold_secret(key: &str, value: &str) -> bool {
+    let address = value.contains("://") && value.contains('?');
+    key.ends_with("_command") || address || holds_login(key, value) || left_out(value.as_bytes()).is_some()
 }
 
 /// Of types that haul doesn't have, only what surely holds no secret is shown.

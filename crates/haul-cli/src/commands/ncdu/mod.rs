@@ -85,6 +85,9 @@ fn keeps_dirs(ctx: &Context, source: &Source) -> Option<String> {
     if !source.filter.is_all() || ctx.flags.filter.max_depth.is_some_and(|depth| depth > 0) {
         return because("A filter is set");
     }
+    if ctx.flags.filter.one_file_system {
+        return because("Other file systems are left out (--one-file-system)");
+    }
     if flags::links(&ctx.flags) == Links::Follow {
         return because("Symlinks are followed (--copy-links)");
     }
