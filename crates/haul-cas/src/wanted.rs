@@ -121,6 +121,11 @@ impl Wanted {
         }
     }
 
+    /// Its bytes, where they are known.
+    pub fn size(&self, address: &Address) -> Option<u64> {
+        self.all.binary_search(address).ok().and_then(|place| self.sizes.get(place).copied().flatten())
+    }
+
     /// How it is called.
     pub fn name(&self, address: &Address) -> String {
         let name = self.all.binary_search(address).ok().and_then(|place| self.names.get(place));

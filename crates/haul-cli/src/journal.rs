@@ -34,7 +34,23 @@ pub fn keep(line: &[OsString]) -> Kept {
         None => word.as_bytes().to_vec(),
     };
     let words = line.iter().skip(1).map(word).collect();
-    Kept { words, complete }
+    Kept { words, complete: complete && !reads_once(line) }
+}
+
+/// True for a line that takes a list from standard input, or from another descriptor: a second run would find nothing there.
+fn reads_once(line: &[OsString]) -> bool {
+    let words = || line.iter().map(|word| word.as_bytes());
+    let is_list = |flag: &[u8]| flag.starts_with(b"--") && flag.windows(5).any(|five| five == b"-from");
+    let gone = |file: &[u8]| {
+        let descriptor: [&[u8]; 3] = [b"/dev/stdin", b"/dev/fd/", b"/proc/self/fd/"];
+        file == b"-" || descriptor.iter().any(|begins| file.starts_with(begins))
+    };
+    let apart = words().zip(words().skip(1)).any(|(flag, file)| is_list(flag) && !flag.contains(&b'=') && gone(file));
+    let joined = words().any(|word| {
+        let at = word.iter().position(|byte| *byte == b'=');
+        at.is_some_and(|at| is_list(&word[..at]) && gone(&word[at + 1..]))
+    });
+    apart || joined
 }
 
 /// The line as a person would type it.
@@ -89,6 +105,20 @@ mod tests {
         let line: Vec<OsString> = std::iter::once("haul").chain(line.iter().copied()).map(OsString::from).collect();
         let Kept { words, complete } = keep(&line);
         (shown(&words), complete)
+    }
+
+    #[test]
+    fn a_line_that_reads_standard_input_is_not_all_of_it() {
+        for (line, complete) in [
+            (&["--exclude-from=-", "sync", "a", "b"][..], false),
+            (&["sync", "a", "b", "--files-from-raw", "-"], false),
+            (&["sync", "a", "b", "--filter-from=/dev/fd/63"], false),
+            (&["rsync", "-a", "--exclude-from=/dev/stdin", "a/", "b/"], false),
+            (&["sync", "a", "b", "--combined=-"], true),
+            (&["sync", "a", "b", "--exclude-from=list"], true),
+        ] {
+            assert_eq!(kept(line).1, complete, "{line:?}");
+        }
     }
 
     #[test]

@@ -203,17 +203,23 @@ impl Cache {
     }
 
     fn keep_one_wrong(&self, path: &Path) -> Result<Option<Aside>> {
-        let Some(facts) = self.wrong().remove(path) else { return Ok(None) };
+        // Held until it has a second name: whoever else needs the name waits for that.
+        let mut wrong = self.wrong();
+        let Some(facts) = wrong.remove(path) else { return Ok(None) };
         // Somebody else may have seen to it.
         if !is_still(path, &facts) {
             return Ok(None);
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mut numbered = (0_u64..).map(|number| path.with_file_name(format!("{ASIDE}{name}.{number}")));
-        let Some(kept) = numbered.find(|kept| fs::symlink_metadata(kept).is_err()) else { return Ok(None) };
-        let copy = |_| fs::copy(path, &kept).map(drop);
-        fs::hard_link(path, &kept).or_else(copy).map_err(|e| io_error("keep", path, e))?;
-        Ok(Some(Aside { path: path.to_path_buf(), facts, kept }))
+        let mut number = 0_u64;
+        loop {
+            let kept = path.with_file_name(format!("{ASIDE}{name}.{number}"));
+            match second_name(path, &kept) {
+                Ok(()) => return Ok(Some(Aside { path: path.to_path_buf(), facts, kept })),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(e) => return Err(io_error("keep", path, e)),
+            }
+        }
     }
 
     /// Tells where that is by now; what still has its name needs no second one. Blocks.
@@ -453,6 +459,17 @@ impl Cache {
             }
         }
         Ok(all)
+    }
+}
+
+/// Another name of a file, or a copy of it where there can be none.
+fn second_name(path: &Path, kept: &Path) -> io::Result<()> {
+    match rustix::fs::linkat(CWD, path, CWD, kept, AtFlags::empty()) {
+        Err(e) if cannot_link(e) => {
+            let mut copy = File::options().write(true).create_new(true).open(kept)?;
+            io::copy(&mut File::open(path)?, &mut copy).map(drop)
+        }
+        linked => Ok(linked?),
     }
 }
 

@@ -109,13 +109,22 @@ fn child(at: &Url, to: &Url, href: &str) -> Option<(Vec<u8>, bool)> {
     if href.is_empty() || to.query().is_some() || to.fragment().is_some() || !web::same_host(at, to) {
         return None;
     }
-    let rest = to.path().strip_prefix(at.path())?;
+    let rest = below(at, to)?;
     let (name, is_dir) = rest.strip_suffix('/').map_or((rest, false), |name| (name, true));
     if name.contains('/') {
         return None;
     }
     let name = web::decoded(name);
     (!is_odd(&name) && !name.contains(&b'/')).then_some((name, is_dir))
+}
+
+/// What a path has after that of the directory at `at`. Servers write letters of names that may stand as they are in one way or the other.
+fn below<'to>(at: &Url, to: &'to Url) -> Option<&'to str> {
+    let dir = at.path().strip_suffix('/').unwrap_or(at.path());
+    dir.split('/').try_fold(to.path(), |rest, part| {
+        let (first, rest) = rest.split_once('/')?;
+        (web::decoded(first) == web::decoded(part)).then_some(rest)
+    })
 }
 
 /// The value of the next `href` of an `<a>`, and what comes after its tag. `Some(None)` when there are no more, `None` when the page
@@ -277,6 +286,8 @@ mod tests {
                 "<html><head><title>Directory listing of /</title></head><a href=\"./one&#43;two\">x</a><a href=\"./dir/\"></a></html>",
                 &["dir/", "one+two"],
             ),
+            // Tomcat: whole paths, in which letters stand as they are that others encode, and the reverse.
+            ("<title>Directory Listing For [/pub/a b/]</title><a href=\"/%70ub/a%20b/x(1)\">x</a>", &["x(1)"]),
             ("<title>Index of /</title></html>", &[]),
             (
                 "<title>/pub/a b/</title><style>a > b { content: \"'\" }</style><script>if (a<b) { x = '<a href=\"no\">'; y = \"it's\" }</script>\

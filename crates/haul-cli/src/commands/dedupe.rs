@@ -70,6 +70,11 @@ enum Mode {
     List,
 }
 
+/// True for a hash that two files of one size don't share by accident.
+fn proves(algo: Algo) -> bool {
+    !matches!(algo, Algo::Crc32 | Algo::Crc32c | Algo::Crc64Nvme | Algo::Xxh3 | Algo::QuickXor | Algo::Md5Text)
+}
+
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     refuse_backups(ctx, "dedupe")?;
@@ -302,7 +307,15 @@ impl Work<'_> {
         }
         drop(entries);
         let caps = self.source.store.caps();
-        let hashes = match caps.hashes_listed.first().or(caps.hashes_stored.first()) {
+        let only_shows = matches!(self.mode, Mode::List | Mode::Skip);
+        let kept = || caps.hashes_listed.iter().chain(&caps.hashes_stored);
+        if !only_shows && kept().next().is_some() && !kept().any(|algo| proves(*algo)) {
+            let names = kept().map(Algo::to_string).collect::<Vec<_>>().join(", ");
+            let why =
+                format!("two files may have one {names} by chance, so nothing is deleted by it: see which with list");
+            return Err(Error::new(ErrorKind::Unsupported, "dedupe", why).into());
+        }
+        let hashes = match kept().find(|algo| only_shows || proves(**algo)) {
             Some(algo) => {
                 let hash = |entry: Entry| (entry.hashes.get(*algo).map(<[u8]>::to_vec), entry);
                 files.into_iter().map(hash).collect()
@@ -342,7 +355,7 @@ impl Work<'_> {
         let read = store.caps().cheap_reads.then_some(Algo::Blake3);
         let none =
             || Error::new(ErrorKind::Unsupported, "dedupe", "the store has no hashes, so --by-hash can't compare");
-        let algo = read.or(there.first().copied()).ok_or_else(none)?;
+        let algo = read.or(there.iter().copied().find(|algo| proves(*algo))).ok_or_else(none)?;
         let mut named = HashSet::new();
         let inodes = tells_inodes(store.caps());
         files.retain(|file| file.version.clone().is_none_or(|version| !inodes || named.insert(version)));

@@ -58,7 +58,9 @@ pub fn find<'j>(jobs: &'j [Unfinished], name: &str) -> Result<&'j Unfinished> {
 pub fn again(id: &JobId, job: &JobInfo, more: Vec<OsString>) -> Result<Given> {
     if !job.complete {
         let line = journal::shown(&job.argv);
-        return Err(anyhow!("job {id} was given secrets, which aren't kept: run it again as you did ({line})"));
+        return Err(anyhow!(
+            "job {id} was given secrets or standard input, which aren't kept: run it again as you did ({line})"
+        ));
     }
     let folder = OsStr::from_bytes(&job.folder);
     std::env::set_current_dir(folder).with_context(|| format!("job {id}: {}", folder.display()))?;

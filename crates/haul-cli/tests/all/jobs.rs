@@ -136,7 +136,7 @@ fn what_cant_be_done_is_told() {
     let (lab, partial) = killed(&["copy", "src", ":s3,…:b"], false);
     let id = id(&lab);
     let secrets = format!(
-        "job {id} was given secrets, which aren't kept: run it again as you did (haul copy src ':s3,\u{2026}:b')"
+        "job {id} was given secrets or standard input, which aren't kept: run it again as you did (haul copy src ':s3,\u{2026}:b')"
     );
     let secrets = secrets.replace("':s3,\u{2026}:b'", ":s3,\u{2026}:b");
     let ran = lab.haul(&["resume", &id.to_string()]).code(1);

@@ -111,7 +111,11 @@ impl Locked for Held {
 
     fn set(&mut self, option: &str, value: &str) -> haul_core::Result<()> {
         let ConfigSection { path, secret, remote, .. } = &self.section;
-        let mut ini = self.ini.clone();
+        // What rclone, which takes no lock, or an editor has saved since must stay; one of them may just be putting the file in place.
+        let mut ini = match store::read_again(path, secret.as_ref()) {
+            Ok(now) if now.sections().is_empty() => self.ini.clone(),
+            now => now.map_err(told)?,
+        };
         let gone = || Error::config(format!("{} has no remote {remote:?} any more", path.display()));
         let set = ini.has(remote).then_some(()).ok_or_else(gone);
         let set = set.and_then(|()| ini.set(remote, option, value).map_err(Error::Config));
@@ -158,6 +162,11 @@ mod tests {
         held.set("token", "{\"access_token\":\"é\"}").unwrap();
         let text = fs::read_to_string(&section.path).unwrap();
         assert_eq!(text, "# mine\n[a]\ntoken = 1\n\n[b]\ntype = box\ntoken = {\"access_token\":\"é\"}\nx = 3\n");
+        // What a program without locks has saved meanwhile stays.
+        fs::write(&section.path, "[a]\ntoken = 7\n\n[b]\ntoken = 2\n\n[c]\ntype = s3\n").unwrap();
+        held.set("token", "3").unwrap();
+        let text = fs::read_to_string(&section.path).unwrap();
+        assert_eq!(text, "[a]\ntoken = 7\n\n[b]\ntoken = 3\n\n[c]\ntype = s3\n");
         // It was removed meanwhile.
         fs::write(&section.path, "[a]\ntoken = 1\n").unwrap();
         drop(held);

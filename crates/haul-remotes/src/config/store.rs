@@ -130,7 +130,12 @@ impl Config {
         edit: impl FnOnce(&mut Ini) -> Result<T, E>,
     ) -> Result<(T, PathBuf), E> {
         let at = self.sources.iter().position(|s| s.ini.has(remote)).unwrap_or(0);
+        // A new file is as closed as the one in use.
+        let in_use = self.file().and_then(|file| file.secret.clone());
         let source = self.main_at(at)?;
+        if !source.exists {
+            source.secret = in_use;
+        }
         // What others wrote meanwhile, such as a token, stays.
         let _lock = FileLock::take(&source.path)?;
         let mut ini = source.again()?;
@@ -242,6 +247,10 @@ impl FileLock {
     /// Errors: somebody else doesn't let go of it.
     pub fn take(path: &Path) -> Result<Option<FileLock>> {
         for _ in 0..LOCK_TRIES {
+            if let Some(folder) = path.parent() {
+                // Where that fails, so does what comes next.
+                let _ = fs::create_dir_all(folder);
+            }
             let mut options = fs::OpenOptions::new();
             let made = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
             let Ok(file) = made else { return Ok(None) };
@@ -441,6 +450,46 @@ mod tests {
     }
 
     #[test]
+    fn a_link_to_what_is_not_there_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("disk/conf"), &link).unwrap();
+        let mut config = Config::load(&Places::Only(link.clone()), Password::default()).unwrap();
+        let error = config.change("a", |ini| ini.set("a", "type", "local").map_err(Error::Config)).unwrap_err();
+        assert!(error.to_string().contains("a symbolic link to what isn't there"), "{error}");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn who_may_read_a_file_may_read_the_next_one_the_world_excepted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c");
+        for (mode, kept) in [(0o644, 0o640), (0o660, 0o660), (0o600, 0o600), (0o777, 0o660)] {
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let mut config = Config::load(&Places::Only(path.clone()), Password::default()).unwrap();
+            config.change("a", |ini| ini.set("a", "type", "local").map_err(Error::Config)).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, kept, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn two_that_begin_a_file_both_write_into_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Places::Only(dir.path().join("new/c"));
+        thread::scope(|scope| {
+            for name in ["a", "b", "c", "d"] {
+                let place = place.clone();
+                scope.spawn(move || {
+                    let mut config = Config::load(&place, Password::default()).unwrap();
+                    config.change(name, |ini| ini.set(name, "type", "local").map_err(Error::Config)).unwrap();
+                });
+            }
+        });
+        assert_eq!(Config::load(&place, Password::default()).unwrap().remotes().len(), 4);
+    }
+
+    #[test]
     fn an_encrypted_file_opens_with_its_password_and_stays_encrypted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c");
@@ -462,6 +511,13 @@ mod tests {
         config.change("enc", |ini| ini.set("enc", "x", "1").map_err(Error::Config)).unwrap();
         assert!(crypt::is_encrypted(&fs::read_to_string(&path).unwrap()));
         assert_eq!(load(Some("correct horse é ")).unwrap().get("enc", "x").as_deref(), Some("1"));
+        // What is new beside it is as closed.
+        let own = dir.path().join("own");
+        let both = Places::Both { own: own.clone(), rclone: path.clone() };
+        let password = Password { env: Some(OsString::from("correct horse é ")), ..Default::default() };
+        let mut config = Config::load(&both, password).unwrap();
+        config.change("new", |ini| ini.set("new", "x", "1").map_err(Error::Config)).unwrap();
+        assert!(crypt::is_encrypted(&fs::read_to_string(&own).unwrap()));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use haul_core::{
     job::{Job, Verb},
 };
 use haul_dvc::{config::Remote, history::promised, repo::Chosen, wanted::content_of};
-use haul_store::Store;
+use haul_store::{Store, disk};
 use std::sync::Arc;
 
 /// Arguments of `dvc push`.
@@ -196,8 +196,20 @@ fn tell_missing(ctx: &Context, report: &mut Report, wanted: &Wanted, addresses: 
 async fn lacking(opened: &Opened, wanted: &Wanted) -> Result<Vec<Address>> {
     let mut all: Vec<Address> = wanted.all().to_vec();
     all.extend(wanted.dirs.iter().filter(|dir| dir.part && dir.children.is_none()).map(|dir| dir.address));
-    let held = opened.repo.held(all).await?;
-    Ok(held.into_iter().filter(|(_, held)| held.is_none()).map(|(address, _)| address).collect())
+    let mut lacking = Vec::new();
+    for (address, held) in opened.repo.held(all).await? {
+        let size = wanted.size(&address).filter(|size| held.is_some_and(|held| held != *size));
+        let held = match size {
+            None => held,
+            // Cut off, though it has the mark of what is whole.
+            Some(size) => {
+                let cache = opened.repo.cache.clone();
+                disk::run(move || cache.holds_whole(&address, Some(size))).await?
+            }
+        };
+        lacking.extend(held.is_none().then_some(address));
+    }
+    Ok(lacking)
 }
 
 fn cache(opened: &Opened, ctx: &Context) -> Result<Arc<dyn Store>> {
