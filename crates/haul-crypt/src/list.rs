@@ -55,8 +55,8 @@ impl Service {
                                 foreign += 1;
                                 if self.strict == Strict::LeftOut {
                                     tracing::warn!("{}: skipped: {}", entry.key, why.message());
-                                } else {
-                                    first.get_or_insert(why);
+                                } else if first.as_ref().is_none_or(|_: &Error| why.kind() == ErrorKind::Corrupt) {
+                                    first = Some(why);
                                 }
                             }
                         }
@@ -101,8 +101,8 @@ impl Service {
             None => self.names.plain_file(name),
         };
         let plain = plain.map_err(|foreign| {
-            Error::new(ErrorKind::Corrupt, "list", format!("the name can't be decrypted: {}", foreign.0))
-                .with_key(&entry.key)
+            let kind = if foreign.looks_like_ours() { self.unread() } else { ErrorKind::Invalid };
+            Error::new(kind, "list", format!("the name can't be decrypted: {}", foreign.0)).with_key(&entry.key)
         })?;
         if !name.ends_with(b"/") || self.names.dirs && self.names.mode != Mode::Off {
             self.proved.store(true, Relaxed);
@@ -169,7 +169,7 @@ fn known(
         let message = format!(
             "the name {name} can't be decrypted{more}: rename or remove it, or leave such names out (strict_names = false)"
         );
-        found.push(Found::Failed(dir.clone(), Error::new(unread, "list", message).with_key(dir)));
+        found.push(Found::Failed(dir.clone(), Error::new(first.kind(), "list", message).with_key(dir)));
     }
     Ok(found)
 }

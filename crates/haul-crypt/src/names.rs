@@ -57,6 +57,17 @@ pub struct Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign(pub &'static str);
 
+/// Why names are foreign that may be ours under another password.
+const OTHER_PASSWORD: [&str; 3] =
+    ["it was encrypted with another password", "it decrypts to no name", "it isn't obfuscated"];
+
+impl Foreign {
+    /// True for one that has the form of ours: the password may be wrong.
+    pub fn looks_like_ours(self) -> bool {
+        OTHER_PASSWORD.contains(&self.0)
+    }
+}
+
 impl Names {
     /// Names under these keys.
     pub fn new(keys: &Keys, mode: Mode, dirs: bool, encoding: Encoding, suffix: Vec<u8>) -> Names {
@@ -190,12 +201,12 @@ impl Names {
     fn plain_part(&self, name: &[u8]) -> Result<Vec<u8>, Foreign> {
         let name = STANDARD.encode(name).ok_or(Foreign("it is no name that rclone writes"))?;
         let plain = match self.mode {
-            Mode::Obfuscate => obfuscate::show(&name, self.shift).ok_or(Foreign("it isn't obfuscated"))?,
+            Mode::Obfuscate => obfuscate::show(&name, self.shift).ok_or(Foreign(OTHER_PASSWORD[2]))?,
             _ => self.decrypted(&name)?,
         };
         let plain = STANDARD.decode(&plain).into_owned();
         let possible = !plain.is_empty() && !plain.contains(&b'/') && !plain.contains(&0);
-        if possible && plain != b"." && plain != b".." { Ok(plain) } else { Err(Foreign("it decrypts to no name")) }
+        if possible && plain != b"." && plain != b".." { Ok(plain) } else { Err(Foreign(OTHER_PASSWORD[1])) }
     }
 
     fn decrypted(&self, name: &[u8]) -> Result<Vec<u8>, Foreign> {
@@ -216,7 +227,7 @@ impl Names {
                 bytes.truncate(end);
                 Ok(bytes)
             }
-            _ => Err(Foreign("it was encrypted with another password")),
+            _ => Err(Foreign(OTHER_PASSWORD[0])),
         }
     }
 }

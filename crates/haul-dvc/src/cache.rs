@@ -18,6 +18,7 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     os::{
@@ -46,8 +47,8 @@ const HIDDEN: &str = ".haul-";
 /// … and how they end.
 const UNFINISHED: &str = ".tmp";
 
-/// How the names of files begin that aren't what their names said.
-const ASIDE: &str = ".haul-wrong-";
+/// Where what isn't what its name said gets its second name: beside the folders of content, whose names have two letters. DVC passes it over.
+const ASIDE: &str = "haul-wrong";
 
 /// What keeps its content when its name gets another.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ pub struct Aside {
     path: PathBuf,
     /// What had it.
     facts: Facts,
-    /// Another name of that, beside it.
+    /// Another name of that.
     kept: PathBuf,
 }
 
@@ -210,10 +211,13 @@ impl Cache {
         if !is_still(path, &facts) {
             return Ok(None);
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let (fan, name) = (path.parent().unwrap_or(&self.root), path.file_name().unwrap_or_default());
+        let folder = fan.parent().unwrap_or(&self.root).join(ASIDE);
+        let name = [fan.file_name().unwrap_or_default(), name].map(OsStr::to_string_lossy).concat();
         let mut number = 0_u64;
         loop {
-            let kept = path.with_file_name(format!("{ASIDE}{name}.{number}"));
+            let kept = folder.join(format!("{name}.{number}"));
+            self.make_folder(&kept)?;
             match second_name(path, &kept) {
                 Ok(()) => return Ok(Some(Aside { path: path.to_path_buf(), facts, kept })),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -708,10 +712,8 @@ mod tests {
         assert_eq!(held, expected);
         // It stays until its name is needed, and isn't lost then.
         assert_eq!(fs::read(cache.path(&cut)).unwrap(), b"unm");
-        let aside = || {
-            let names = names(cache.path(&cut).parent().unwrap()).unwrap().into_iter();
-            names.filter(|name| name.starts_with(ASIDE)).collect::<Vec<_>>()
-        };
+        let folder = dir.path().join("files/md5").join(ASIDE);
+        let aside = || names(&folder).unwrap();
         // Nor where nothing comes in its place.
         let kept = cache.keep_wrong().unwrap();
         assert_eq!((kept.len(), aside().len()), (1, 1));
@@ -721,8 +723,7 @@ mod tests {
         let kept = cache.keep_wrong().unwrap();
         fs::remove_file(cache.path(&cut)).unwrap();
         cache.tell_kept(kept);
-        let path = cache.path(&cut).with_file_name(&aside()[0]);
-        assert_eq!(fs::read(path).unwrap(), b"unm");
+        assert_eq!(fs::read(folder.join(&aside()[0])).unwrap(), b"unm");
         // What is missing from the cache refutes nothing.
         assert_eq!(cache.refutes(&[(there, 5), (absent, 5)]), [false, false]);
         assert_eq!(cache.refutes(&[(there, 4), (absent, 4)]), [true, false]);

@@ -463,11 +463,11 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         if (mtime.is_some() || item.spec.meta.is_some())
             && let Err(error) = set_meta(service, &item.to, mtime, item.spec.meta.as_deref()).await
         {
-            if error.kind() != ErrorKind::Denied {
+            if error.kind() != ErrorKind::Denied || item.spec.meta.is_some() {
                 return Err(error);
             }
             // It has its new name: who hears of a failure would take it for the old one.
-            tracing::warn!("{}: renamed, but its time or metadata may not be set: {error}", item.to);
+            tracing::warn!("{}: renamed, but its time may not be set: {error}", item.to);
         }
         return Ok(stored(&there));
     }

@@ -1,6 +1,9 @@
 //! A session's pipe, and what ssh says beside it.
 
-use crate::{target::Target, words};
+use crate::{
+    target::{Target, without_secrets},
+    words,
+};
 use haul_core::{Error, Result};
 use std::{
     collections::VecDeque,
@@ -60,7 +63,7 @@ impl Pipe {
     /// Errors: it can't be started.
     pub fn command(line: &str) -> Result<Pipe> {
         let words = ["/bin/sh", "-c", line].map(String::from);
-        Pipe::run(&words, &[], line.to_owned(), None)
+        Pipe::run(&words, &[], without_secrets(line), None)
     }
 
     /// Runs a command whose words are `words`, with these variables of its own.

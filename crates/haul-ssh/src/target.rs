@@ -102,7 +102,7 @@ impl Target {
     /// The host as a person writes it: `anna@host:2222`.
     pub fn shown(&self) -> String {
         if !self.command.is_empty() {
-            return self.command.join(" ");
+            return without_secrets(&self.command.join(" "));
         }
         let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
@@ -114,13 +114,33 @@ impl Target {
     /// What a person types to get there.
     pub fn typed(&self) -> String {
         if !self.command.is_empty() {
-            return self.command.join(" ");
+            return without_secrets(&self.command.join(" "));
         }
         let port = self.port.map(|port| format!("-p {port} ")).unwrap_or_default();
         let user = self.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         format!("ssh {port}{user}{}", self.host)
     }
 }
+
+/// A command as it may be shown: without the password that sshpass or plink is given in it.
+pub(crate) fn without_secrets(line: &str) -> String {
+    let (mut of_sshpass, mut next) = (false, false);
+    let word = |word: &str| {
+        let hidden = std::mem::take(&mut next);
+        of_sshpass = of_sshpass && word.starts_with('-') || word.rsplit('/').next() == Some("sshpass");
+        next = of_sshpass && word == "-p" || word == "-pw";
+        match word.split_once("SSHPASS=") {
+            _ if hidden => HIDDEN.to_owned(),
+            Some((before, _)) => format!("{before}SSHPASS={HIDDEN}"),
+            None if of_sshpass && word.len() > 2 && word.starts_with("-p") => format!("-p{HIDDEN}"),
+            None => word.to_owned(),
+        }
+    };
+    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// What stands for a secret.
+const HIDDEN: &str = "…";
 
 /// Without the secrets.
 impl fmt::Debug for Target {
@@ -136,6 +156,19 @@ mod tests {
     fn spoken(target: &Target, remote: &Remote) -> String {
         let words = target.session(&["-S".into(), "/s".into()], remote).unwrap();
         words.into_iter().filter(|word| !PLAIN.contains(&word.as_str())).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_command_is_shown_without_its_password() {
+        for (line, shown) in [
+            ("sshpass -p hunter2 ssh -p 22 h", "sshpass -p … ssh -p 22 h"),
+            ("/usr/bin/sshpass -v -phunter2 ssh h", "/usr/bin/sshpass -v -p… ssh h"),
+            ("env SSHPASS=hunter2 sshpass -e ssh h", "env SSHPASS=… sshpass -e ssh h"),
+            ("plink -batch -pw hunter2 h", "plink -batch -pw … h"),
+            ("ssh -p 22  h", "ssh -p 22  h"),
+        ] {
+            assert_eq!(without_secrets(line), shown);
+        }
     }
 
     #[test]

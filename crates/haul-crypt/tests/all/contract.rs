@@ -181,7 +181,12 @@ async fn a_foreign_name_keeps_its_directory_from_being_known_as_a_whole() {
     let lax = on(inner.clone(), "", &[("strict_names", "false")]);
     assert_eq!(listed(&*lax).await, ["a 1", "d/b 1", "end"]);
     let strict = on(inner.clone(), "", &[("strict_names", "true")]);
-    assert_eq!(listed(&*strict).await, ["lost : Corrupt"]);
+    assert_eq!(listed(&*strict).await, ["lost : Invalid"]);
+    // Also where nothing else could tell whether the password is right.
+    let plain_dirs = [("directory_name_encryption", "false")];
+    put(&*inner, "r/README.md", &[b"not encrypted"]).await;
+    put(&*on(inner.clone(), "r", &plain_dirs), "d/e", &[b"x"]).await;
+    assert_eq!(listed(&*on(inner.clone(), "r", &plain_dirs)).await, ["lost : Invalid", "d/e 1", "end"]);
 }
 
 /// What was cut off at the edge of a block would decrypt without an error.

@@ -63,14 +63,8 @@ pub async fn push(args: PushArgs, ctx: &Context) -> Result<Outcome> {
     let mut opened = open(ctx)?;
     opened.check_named(args.place.remote.as_deref())?;
     opened.add_revisions(args.which).await?;
-    let mut chosen: Vec<_> = opened.choose(&args.targets)?.into_iter().filter(|c| c.tracked.out.push).collect();
+    let chosen: Vec<_> = opened.choose(&args.targets)?.into_iter().filter(|c| c.tracked.out.push).collect();
     let mut report = Report::default();
-    let is_versioned = |one: &Chosen| one.tracked.out.versioned && !one.tracked.imported;
-    for one in chosen.extract_if(.., |one| is_versioned(one) && !args.which.revisions().any()) {
-        let why = "it is kept by versions in the cloud, which haul can't push: use dvc for it";
-        let error = Error::new(ErrorKind::Unsupported, "push", why);
-        count(ctx, &mut report, error.with_key(&Key::new(&*one.tracked.path)));
-    }
     for (remote, chosen) in by_remote(chosen, args.place.remote.as_deref()) {
         let remote = opened.remote(remote.as_deref())?;
         let (cache, there) = (cache(&opened, ctx)?, open_remote(ctx, &remote)?);
