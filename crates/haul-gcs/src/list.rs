@@ -165,7 +165,9 @@ fn read(answer: Answer, meta: bool) -> Result<Page, String> {
         }
         let entry = object.entry(Key::new(&object.name), meta).ok_or_else(wrong)?;
         if entry.is_dir() && entry.size > 0 {
-            return Err("the listing holds an object with content whose name ends in a slash".into());
+            // Other stores take such a name for a directory's.
+            tracing::warn!("{}: left out: an object with content whose name ends in a slash", entry.key);
+            continue;
         }
         entries.push(entry);
     }

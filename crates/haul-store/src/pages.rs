@@ -133,6 +133,11 @@ pub fn no_root(locator: &str, op: &'static str) -> Error {
     Error::new(ErrorKind::DirNotFound, op, format!("directory {locator} not found: {NO_KEYS}"))
 }
 
+/// True for that error: the service was asked, and has no such keys. A bucket that isn't there is another.
+pub fn is_no_root(error: &Error) -> bool {
+    error.kind() == ErrorKind::DirNotFound && error.message().ends_with(NO_KEYS)
+}
+
 /// Lists as [`crate::Store::list`] says.
 pub fn list<P: Pager>(pager: Arc<P>, request: ListRequest) -> BoxStream<'static, Listed> {
     // The task begins with the first poll: only then is a runtime sure to be there.

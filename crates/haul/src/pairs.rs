@@ -125,19 +125,22 @@ impl Sides<'_> {
     /// The destination's listing, noted in the index as it goes by.
     fn list_dst(&self) -> BoxStream<'static, Listed> {
         let Some(options) = &self.dst else { return futures::stream::iter([Listed::End]).boxed() };
-        let listing = absent_is_empty(list(&self.cx.dst, &Arc::new(self.about.clone()), options.clone()));
+        let absent = |error: &Error| error.kind() == ErrorKind::DirNotFound;
+        let listing = absent_is_empty(list(&self.cx.dst, &Arc::new(self.about.clone()), options.clone()), absent);
         noted(listing, self.index, options.max_depth.is_none().then(|| self.about.clone()))
     }
 }
 
-/// A destination that doesn't exist holds nothing: that is proof, not a failure. So does a source that may be empty.
-pub(crate) fn absent_is_empty(listing: BoxStream<'static, Listed>) -> BoxStream<'static, Listed> {
+/// A destination that doesn't exist holds nothing: that is proof, not a failure. So does a source that may be empty. `absent` knows the
+/// error that says so.
+pub(crate) fn absent_is_empty(
+    listing: BoxStream<'static, Listed>,
+    absent: fn(&Error) -> bool,
+) -> BoxStream<'static, Listed> {
     listing
-        .scan(false, |over, step| {
+        .scan(false, move |over, step| {
             let step = match step {
-                Listed::Failed { lost, error } if error.kind() == ErrorKind::DirNotFound && lost.from.is_root() => {
-                    Listed::End
-                }
+                Listed::Failed { lost, error } if absent(&error) && lost.from.is_root() => Listed::End,
                 other => other,
             };
             // A listing of a range tells its end besides.
@@ -288,7 +291,7 @@ impl Search {
         sink: &dyn Sink,
         errors: &mut Vec<(Side, Arc<Error>)>,
     ) -> Option<Arc<Error>> {
-        let (mut files, mut bytes) = (0, 0);
+        let (mut files, mut bytes) = (0, 0_u64);
         let note = self.note.as_deref();
         for (candidate, answer) in batch {
             match answer {
@@ -308,7 +311,7 @@ impl Search {
                 }
                 answer => {
                     if let Answer::There(found) = &answer {
-                        (files, bytes) = (files + 1, bytes + found.size);
+                        (files, bytes) = (files + 1, bytes.saturating_add(found.size));
                     }
                     self.waiting.extend(pair(candidate, answer, note));
                 }
@@ -440,7 +443,7 @@ fn tell(sink: &dyn Sink, side: Side, step: &Listed) -> Option<Arc<Error>> {
     match step {
         Listed::Batch(entries) => {
             let files = entries.iter().filter(|e| e.has_bytes());
-            let (files, bytes) = files.fold((0, 0), |(n, b), e| (n + 1, b + e.size));
+            let (files, bytes) = files.fold((0, 0_u64), |(n, b), e| (n + 1, b.saturating_add(e.size)));
             sink.emit(&Event::Listed { side, files, bytes });
             None
         }

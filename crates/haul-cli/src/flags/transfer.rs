@@ -417,6 +417,11 @@ fn rename_by(text: &str) -> Result<RenameBy, String> {
             other => return Err(format!("unknown strategy {other:?}: choose from hash, modtime, leaf")),
         }
     }
+    if by == (RenameBy { hash: false, mtime: false, leaf: false }) {
+        return Err(
+            "no strategy, and files of one size aren't the same for that: choose from hash, modtime, leaf".into()
+        );
+    }
     Ok(by)
 }
 
@@ -473,6 +478,7 @@ mod tests {
     #[test]
     fn rename_strategies_are_read() {
         assert_eq!(rename_by("modtime,leaf"), Ok(RenameBy { hash: false, mtime: true, leaf: true }));
+        assert!(rename_by("").is_err() && rename_by(" , ").is_err());
         assert_eq!(rename_by("size").unwrap_err(), r#"unknown strategy "size": choose from hash, modtime, leaf"#);
     }
 }

@@ -119,6 +119,21 @@ fn a_link_is_purged_by_its_content_or_not_at_all() {
     assert!(ran.err.contains("is a file, not a directory"), "{}", ran.err);
 }
 
+/// Also where a directory is a part of keys: an object that stands for it isn't taken away from above what it holds.
+#[test]
+fn a_directory_of_a_bucket_that_holds_something_stays() {
+    let (lab, sim) = (lab(), haul_testkit::cloudsim::Cloudsim::with(&[("bucket", "b")]));
+    lab.remote("c", &sim.endpoint());
+    lab.haul(&["mkdir", "--s3-directory-markers", "c:b/d"]).ok();
+    lab.haul(&["copyto", "@s/b.txt", "c:b/d/x"]).ok();
+    let ran = lab.haul(&["rmdir", "c:b/d"]);
+    assert!(ran.code != 0 && ran.err.contains("isn't empty"), "{}: {}", ran.code, ran.err);
+    assert_eq!(sim.keys("b").len(), 2);
+    lab.haul(&["deletefile", "c:b/d/x"]).ok();
+    lab.haul(&["rmdir", "c:b/d"]).ok();
+    assert!(sim.keys("b").is_empty());
+}
+
 #[test]
 fn what_deletes_promises_no_backup_and_takes_no_root() {
     let lab = lab();

@@ -251,6 +251,9 @@ fn a_folder_of_a_bucket_that_is_not_there_is_said() {
         assert!(ran.err.contains("directory c:b/none"), "{line}: {}", ran.err);
     }
     assert_eq!(fs::read(lab.path("dst/kept")).unwrap(), b"kept");
+    // A bucket that isn't there is no empty one.
+    let ran = lab.haul(&["sync", "c:mistyped", "@dst", "--allow-empty-source"]);
+    assert!(ran.code != 0 && !haul_testkit::folder::read(&lab.path("dst")).is_empty(), "{}", ran.err);
     lab.haul(&["sync", "c:b/none", "@dst", "--allow-empty-source"]).ok();
     assert!(!lab.path("dst/kept").exists());
     write(&lab.path("dst/kept"), b"kept", TIME);

@@ -14,6 +14,7 @@ use haul_core::{
     filter::Filter,
     job::{CompareBy, DeleteWhen, Lookup, Mounts, Verb},
 };
+use haul_store::pages::is_no_root;
 use std::sync::Arc;
 
 impl Planner {
@@ -49,7 +50,8 @@ impl Planner {
                 Some(paths) => paths.listing(src.clone(), listing, posix),
                 None => listing,
             };
-            if may_be_absent { absent_is_empty(listing) } else { listing }
+            // A bucket that isn't there was mistyped, as likely as not.
+            if may_be_absent { absent_is_empty(listing, is_no_root) } else { listing }
         })
     }
 
