@@ -274,11 +274,13 @@ mod tests {
             r#"{"kind":"storage#objects","items":[{"name":"a","size":"1"}]}"#,
             r#"{"kind":"storage#objects","items":[{"name":"a","generation":"1"}]}"#,
             r#"{"kind":"storage#objects","items":[{"size":"1","generation":"1"}]}"#,
-            r#"{"kind":"storage#objects","items":[{"name":"a/","size":"1","generation":"1"}]}"#,
             r#"{"kind":"storage#objects","prefixes":["a"]}"#,
             r#"{"kind":"storage#objects","items":["#,
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+        // One name that other stores can't have is no reason to list nothing.
+        let odd = r#"{"kind":"storage#objects","items":[{"name":"a/","size":"1","generation":"1"},{"name":"b","size":"1","generation":"1"}]}"#;
+        assert_eq!(parse(odd).unwrap().entries.iter().map(|entry| entry.key.to_string()).collect::<Vec<_>>(), ["b"]);
     }
 }

@@ -287,7 +287,7 @@ mod tests {
                 &["dir/", "one+two"],
             ),
             // Tomcat: whole paths, in which letters stand as they are that others encode, and the reverse.
-            ("<title>Directory Listing For [/pub/a b/]</title><a href=\"/%70ub/a%20b/x(1)\">x</a>", &["x(1)"]),
+            ("<title>Directory Listing For [/pub/a b/]</title><a href=\"/%70ub/a%20b/x(1)\">x</a></html>", &["x(1)"]),
             ("<title>Index of /</title></html>", &[]),
             (
                 "<title>/pub/a b/</title><style>a > b { content: \"'\" }</style><script>if (a<b) { x = '<a href=\"no\">'; y = \"it's\" }</script>\

@@ -27,8 +27,8 @@ async fn check_empty(store: &Arc<dyn Store>) -> Result<()> {
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(entries) if entries.iter().any(|entry| !entry.key.is_root()) => {
-                let why = "it isn't empty: purge deletes a directory with all that is in it";
-                return Err(Error::new(ErrorKind::Exists, "rmdir", format!("{}: {why}", store.locator())).into());
+                let why = "is not empty: purge deletes a directory with all that is in it";
+                return Err(Error::new(ErrorKind::Exists, "delete", format!("{} {why}", store.locator())).into());
             }
             Listed::Failed { error, .. } => return Err(error.into()),
             Listed::Batch(_) | Listed::Vanished(_) | Listed::End => {}

@@ -387,13 +387,13 @@ fn write_to(target: &Path, text: &str) -> io::Result<()> {
     done
 }
 
-/// For nobody else but those who may read what it replaces, the world excepted.
+/// For nobody else, or for the group that what it replaces is for. What the world may read is so by chance.
 fn write_new(path: &Path, text: &str, old: Option<fs::Metadata>) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     // A leftover of that name might have had another mode.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.write_all(text.as_bytes())?;
-    if let Some(old) = old
+    if let Some(old) = old.filter(|old| old.mode() & 0o007 == 0)
         && std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid())).is_ok()
     {
         file.set_permissions(fs::Permissions::from_mode(0o600 | old.mode() & 0o060))?;
@@ -461,10 +461,10 @@ mod tests {
     }
 
     #[test]
-    fn who_may_read_a_file_may_read_the_next_one_the_world_excepted() {
+    fn a_file_for_a_group_stays_so() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c");
-        for (mode, kept) in [(0o644, 0o640), (0o660, 0o660), (0o600, 0o600), (0o777, 0o660)] {
+        for (mode, kept) in [(0o640, 0o640), (0o660, 0o660), (0o600, 0o600), (0o644, 0o600), (0o777, 0o600)] {
             fs::write(&path, "").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let mut config = Config::load(&Places::Only(path.clone()), Password::default()).unwrap();
