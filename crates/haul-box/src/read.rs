@@ -7,7 +7,7 @@ use crate::{
 };
 use futures::StreamExt;
 use haul_core::{Error, ErrorKind, Key, Result, Retry, Version};
-use haul_net::Fault;
+use haul_net::{Fault, fault::told_to_wait};
 use haul_oauth::{Call, Refusal, Refused};
 use haul_store::{Body, Direction, Read, web};
 use http::{Method, StatusCode, header};
@@ -88,8 +88,7 @@ async fn content(service: &Service, id: &str) -> Refusal<String> {
     let call = service.call("Content", Method::GET, &format!("/files/{id}/content")).accepts(&[StatusCode::FOUND]);
     let reply = service.api.send(&call).await?;
     if reply.status == StatusCode::ACCEPTED {
-        let wait =
-            reply.header("retry-after").and_then(|wait| wait.trim().parse().ok()).map_or(SOON, Duration::from_secs);
+        let wait = told_to_wait(&reply.headers).unwrap_or(SOON);
         let why = "Box isn't done with this file yet, which was uploaded just now";
         return Err(Fault::new(ErrorKind::Busy, Retry::after(wait), why).into());
     }

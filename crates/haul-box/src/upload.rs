@@ -14,7 +14,7 @@ use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture, stream};
 use haul_core::{Algo, Error, ErrorKind, Hashes, Key, Mtime, Result, Retry, Version, hash::from_hex, plan::Replace};
-use haul_net::Fault;
+use haul_net::{Fault, fault::told_to_wait};
 use haul_oauth::{Refusal, Refused};
 use haul_store::{Body, Direction, Late, Part, Payload, Resumed, Sent, Stored, Unpublished, Upload, WriteSpec, disk};
 use http::{HeaderName, Method, StatusCode, header};
@@ -441,7 +441,7 @@ impl Write {
         for _ in 0..self.service.config.commit_retries {
             let wait = match self.service.api.send(&call).await {
                 Ok(reply) if reply.status == StatusCode::ACCEPTED => {
-                    let wait = reply.header("retry-after").and_then(|wait| wait.trim().parse().ok());
+                    let wait = told_to_wait(&reply.headers);
                     // The rest of the answer tells nothing.
                     let _ = reply.bytes().await;
                     if wait.is_none()
@@ -449,7 +449,7 @@ impl Write {
                     {
                         return Ok(item);
                     }
-                    wait.map_or(AGAIN, Duration::from_secs)
+                    wait.unwrap_or(AGAIN)
                 }
                 Ok(reply) => {
                     let body = reply.bytes().await.map_err(|fault| (fault.at("write", &self.key), true))?;

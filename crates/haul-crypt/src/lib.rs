@@ -217,7 +217,7 @@ impl Service {
                 None if part.is_empty() && !plain.is_empty() => Ok(Vec::new()),
                 None => self.names.plain_file(part),
             };
-            let invalid = |why: names::Foreign| Error::new(ErrorKind::Invalid, "decrypt", why.0).with_key(hidden);
+            let invalid = |why: names::Foreign| Error::new(ErrorKind::Invalid, "decrypt", why.why).with_key(hidden);
             plain.extend(shown.map_err(invalid)?);
             if parts.peek().is_some() {
                 plain.push(b'/');

@@ -40,7 +40,7 @@ impl Service {
         let hidden = self.hidden(dir)?;
         let request = ListRequest { meta, sweep, ..ListRequest::dir(hidden.as_bytes()) };
         let mut listing = self.inner.list(request);
-        let (mut found, mut foreign, mut first) = (Vec::new(), 0usize, None);
+        let (mut found, mut foreign, mut first) = (Vec::new(), 0usize, None::<Error>);
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => {
@@ -55,7 +55,7 @@ impl Service {
                                 foreign += 1;
                                 if self.strict == Strict::LeftOut {
                                     tracing::warn!("{}: skipped: {}", entry.key, why.message());
-                                } else if first.as_ref().is_none_or(|_: &Error| why.kind() == ErrorKind::Corrupt) {
+                                } else if first.is_none() || why.kind() == ErrorKind::Corrupt {
                                     first = Some(why);
                                 }
                             }
@@ -101,8 +101,8 @@ impl Service {
             None => self.names.plain_file(name),
         };
         let plain = plain.map_err(|foreign| {
-            let kind = if foreign.looks_like_ours() { self.unread() } else { ErrorKind::Invalid };
-            Error::new(kind, "list", format!("the name can't be decrypted: {}", foreign.0)).with_key(&entry.key)
+            let kind = if foreign.looks_like_ours { self.unread() } else { ErrorKind::Invalid };
+            Error::new(kind, "list", format!("the name can't be decrypted: {}", foreign.why)).with_key(&entry.key)
         })?;
         if !name.ends_with(b"/") || self.names.dirs && self.names.mode != Mode::Off {
             self.proved.store(true, Relaxed);
@@ -147,8 +147,9 @@ impl Service {
     }
 }
 
-/// Errors: of the kind `unread`, where nothing of a directory is ours: with a wrong password everything would seem to be missing. Where some aren't, that counts as much of the directory that may be missing (`first` is the error of one of them): a service may have renamed a
-/// file, and what it was called must not count as absent.
+/// Errors: of the kind `unread`, where nothing of a directory is ours: with a wrong password everything would seem to be missing.
+/// Where some aren't, that counts as much of the directory that may be missing (`first` is the error of one of them): a service may have
+/// renamed a file, and what it was called must not count as absent.
 fn known(
     dir: &Key,
     mut found: Vec<Found>,

@@ -55,16 +55,22 @@ pub struct Names {
 
 /// Why a name isn't one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foreign(pub &'static str);
-
-/// Why names are foreign that may be ours under another password.
-const OTHER_PASSWORD: [&str; 3] =
-    ["it was encrypted with another password", "it decrypts to no name", "it isn't obfuscated"];
+pub struct Foreign {
+    /// In words.
+    pub why: &'static str,
+    /// It has the form of ours: the password may be wrong.
+    pub looks_like_ours: bool,
+}
 
 impl Foreign {
-    /// True for one that has the form of ours: the password may be wrong.
-    pub fn looks_like_ours(self) -> bool {
-        OTHER_PASSWORD.contains(&self.0)
+    /// One that is none of ours under any password.
+    const fn never(why: &'static str) -> Foreign {
+        Foreign { why, looks_like_ours: false }
+    }
+
+    /// One that another password may decrypt.
+    const fn so_far(why: &'static str) -> Foreign {
+        Foreign { why, looks_like_ours: true }
     }
 }
 
@@ -179,7 +185,7 @@ impl Names {
         }
         match name.strip_suffix(&self.suffix[..]).filter(|plain| !plain.is_empty()) {
             Some(plain) if version::split(plain).is_none_or(|(rest, _)| !rest.is_empty()) => Ok(plain.to_vec()),
-            _ => Err(Foreign("it has another suffix")),
+            _ => Err(Foreign::never("it has another suffix")),
         }
     }
 
@@ -199,14 +205,18 @@ impl Names {
     }
 
     fn plain_part(&self, name: &[u8]) -> Result<Vec<u8>, Foreign> {
-        let name = STANDARD.encode(name).ok_or(Foreign("it is no name that rclone writes"))?;
+        let name = STANDARD.encode(name).ok_or(Foreign::never("it is no name that rclone writes"))?;
         let plain = match self.mode {
-            Mode::Obfuscate => obfuscate::show(&name, self.shift).ok_or(Foreign(OTHER_PASSWORD[2]))?,
+            Mode::Obfuscate => obfuscate::show(&name, self.shift).ok_or(Foreign::so_far("it isn't obfuscated"))?,
             _ => self.decrypted(&name)?,
         };
         let plain = STANDARD.decode(&plain).into_owned();
         let possible = !plain.is_empty() && !plain.contains(&b'/') && !plain.contains(&0);
-        if possible && plain != b"." && plain != b".." { Ok(plain) } else { Err(Foreign(OTHER_PASSWORD[1])) }
+        if possible && plain != b"." && plain != b".." {
+            Ok(plain)
+        } else {
+            Err(Foreign::so_far("it decrypts to no name"))
+        }
     }
 
     fn decrypted(&self, name: &[u8]) -> Result<Vec<u8>, Foreign> {
@@ -215,9 +225,9 @@ impl Names {
             Encoding::Base64 => URL_SAFE_NO_PAD.decode(name).ok(),
             Encoding::Base32768 => std::str::from_utf8(name).ok().and_then(base32768::decode),
         };
-        let mut bytes = decoded.ok_or(Foreign("it isn't encoded as encrypted names are"))?;
+        let mut bytes = decoded.ok_or(Foreign::never("it isn't encoded as encrypted names are"))?;
         if bytes.is_empty() || bytes.len() % eme::BLOCK != 0 || bytes.len() > eme::MOST {
-            return Err(Foreign("it has another length than encrypted names have"));
+            return Err(Foreign::never("it has another length than encrypted names have"));
         }
         eme::transform(&self.cipher, &self.tweak, &mut bytes, Way::Decrypt);
         let pad = bytes.last().map_or(0, |pad| usize::from(*pad));
@@ -227,7 +237,7 @@ impl Names {
                 bytes.truncate(end);
                 Ok(bytes)
             }
-            _ => Err(Foreign(OTHER_PASSWORD[0])),
+            _ => Err(Foreign::so_far("it was encrypted with another password")),
         }
     }
 }

@@ -38,17 +38,15 @@ pub struct Summary {
 /// The last record of each shard of a job.
 pub type Records = BTreeMap<ShardId, Record<Outcome>>;
 
+/// Records that were read, by number.
+pub type Known = BTreeMap<ShardId, (u64, Record<Outcome>)>;
+
 /// The last records of all shards, as `view` shows their numbers; what `known` has of them already isn't read again. What came of ranges
 /// of large files is left out. A shard that was split off and that no listing shows seems to be held. A record that can't be read is one error of its shard, which somebody seems to hold unless it is known
 /// to be done; it is read again each time.
 ///
 /// Errors: the store can't be reached; a record isn't there though it was listed.
-pub async fn records(
-    board: &Board,
-    spec: &Spec,
-    view: &View,
-    known: &mut BTreeMap<ShardId, (u64, Record<Outcome>)>,
-) -> Result<Records> {
+pub async fn records(board: &Board, spec: &Spec, view: &View, known: &mut Known) -> Result<Records> {
     let maker = WorkerId(String::new());
     let first = |(id, range)| (id, Record::first(&maker, Rest::Keys(range)));
     let mut all: Records = spec.shards().into_iter().map(first).collect();
@@ -72,7 +70,7 @@ pub async fn records(
 
 /// Shards that were split off from ones that are done, and so have records, but that no listing has shown: a folder of a network file
 /// system may show what another node made there a minute later.
-fn unseen(known: &BTreeMap<ShardId, (u64, Record<Outcome>)>) -> Vec<ShardId> {
+fn unseen(known: &Known) -> Vec<ShardId> {
     let done = known.iter().filter(|(_, (_, record))| record.state == State::Done);
     let born = done.flat_map(|(id, (_, record))| (0..record.born).map(|number| id.child(number)));
     born.filter(|id| !known.contains_key(id)).collect()

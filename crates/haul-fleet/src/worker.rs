@@ -11,7 +11,7 @@ use crate::{
     protocol::{
         Choice, Lease, Patience, Progress, Record, Rest, Seen, ShardId, State, WorkerId, choose, crossed, pieces, ripen,
     },
-    report::{Records, Summary, records, shorten, summary},
+    report::{Known, Records, Summary, records, shorten, summary},
 };
 use futures::FutureExt;
 use haul::{
@@ -167,6 +167,7 @@ pub(crate) struct Crew {
     /// Told after each look.
     sighted: Notify,
     pub signs: Arc<Signs>,
+    /// Whoever reads records has it.
     reading: tokio::sync::Mutex<()>,
     /// Tasks that found nothing to claim.
     waiting: AtomicUsize,
@@ -178,9 +179,6 @@ pub(crate) struct Crew {
     removed: AtomicBool,
     shards: usize,
 }
-
-/// Records that were read, by number.
-type Known = BTreeMap<ShardId, (u64, Record<Outcome>)>;
 
 /// What it saw last.
 pub(crate) struct Sight {

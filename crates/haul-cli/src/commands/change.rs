@@ -37,7 +37,7 @@ impl MaxDelete {
     /// As the flags say; `None` where they set no limit.
     pub fn of(ctx: &Context) -> Option<MaxDelete> {
         let flags = &ctx.flags.sync;
-        let files = flags.max_delete.and_then(|count| u64::try_from(count).ok());
+        let files = flags.max_delete();
         let bytes = flags.max_delete_size.and_then(Size::bytes);
         (files.is_some() || bytes.is_some()).then_some(MaxDelete { files, bytes, seen: (0, 0) })
     }

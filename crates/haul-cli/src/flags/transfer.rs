@@ -166,6 +166,13 @@ pub struct SyncFlags {
     pub track_renames_strategy: RenameBy,
 }
 
+impl SyncFlags {
+    /// So many files may be deleted; `None` without a limit, and where it is negative.
+    pub fn max_delete(&self) -> Option<u64> {
+        self.max_delete.and_then(|count| u64::try_from(count).ok())
+    }
+}
+
 /// Metadata and symlinks.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Metadata and links")]
@@ -281,7 +288,7 @@ pub fn job(flags: &super::Flags) -> Result<Job> {
         deletes: Deletes {
             when: delete_when(sync),
             excluded: flags.filter.delete_excluded,
-            max: sync.max_delete.and_then(|n| u64::try_from(n).ok()),
+            max: sync.max_delete(),
             max_size: bytes(sync.max_delete_size),
             ignore_errors: sync.ignore_errors,
             allow_empty_source: sync.allow_empty_source,

@@ -246,11 +246,11 @@ impl FileLock {
     ///
     /// Errors: somebody else doesn't let go of it.
     pub fn take(path: &Path) -> Result<Option<FileLock>> {
+        if let Some(folder) = path.parent() {
+            // Where that fails, so does what comes next.
+            let _ = fs::create_dir_all(folder);
+        }
         for _ in 0..LOCK_TRIES {
-            if let Some(folder) = path.parent() {
-                // Where that fails, so does what comes next.
-                let _ = fs::create_dir_all(folder);
-            }
             let mut options = fs::OpenOptions::new();
             let made = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
             let Ok(file) = made else { return Ok(None) };
