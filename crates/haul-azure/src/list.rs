@@ -6,7 +6,7 @@ use crate::{
     service::{Call, Namespace, Place, RANGES, Service},
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Entry, Key, Mtime, Result, encoding::Encoding};
+use haul_core::{Entry, Key, Kind, Mtime, Result, encoding::Encoding};
 use haul_net::{Fault, Pages, Tried};
 use haul_store::{
     pages::{self, Answer, Pager},
@@ -253,13 +253,12 @@ impl Parsed {
                         self.entries.push(facts.entry(Key::new(format!("{name}{slash}")), wanted));
                     }
                     (Some(name), Some(size)) if !facts.etag.is_empty() => {
-                        let key = Key::new(name);
-                        if !key.is_dir() || size == 0 {
-                            self.entries.push(Facts { size, ..facts }.entry(key, wanted));
-                        } else {
-                            // Other stores take such a name for a directory's.
-                            tracing::warn!("{key}: left out: a blob with content whose name ends in a slash");
+                        let mut entry = Facts { size, ..facts }.entry(Key::new(name), wanted);
+                        if size > 0 {
+                            // Whatever its name, a directory's marker has no content.
+                            entry.kind = Kind::File;
                         }
+                        self.entries.push(entry);
                     }
                     _ => self.wrong = Some("a blob in it has no name, size or ETag"),
                 }

@@ -5,7 +5,7 @@ use crate::{
     service::Service,
 };
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Entry, Error, ErrorKind, Key, Mtime, Result, encoding::Encoding};
+use haul_core::{Entry, Error, ErrorKind, Key, Kind, Mtime, Result, encoding::Encoding};
 use haul_net::{Fault, Pages};
 use haul_oauth::{Refusal, few};
 use haul_store::{
@@ -163,11 +163,10 @@ fn read(answer: Answer, meta: bool) -> Result<Page, String> {
         if object.name.is_empty() {
             return Err(wrong());
         }
-        let entry = object.entry(Key::new(&object.name), meta).ok_or_else(wrong)?;
-        if entry.is_dir() && entry.size > 0 {
-            // Other stores take such a name for a directory's.
-            tracing::warn!("{}: left out: an object with content whose name ends in a slash", entry.key);
-            continue;
+        let mut entry = object.entry(Key::new(&object.name), meta).ok_or_else(wrong)?;
+        if entry.size > 0 {
+            // Whatever its name, a directory's marker has no content.
+            entry.kind = Kind::File;
         }
         entries.push(entry);
     }
@@ -279,8 +278,9 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        // One name that other stores can't have is no reason to list nothing.
-        let odd = r#"{"kind":"storage#objects","items":[{"name":"a/","size":"1","generation":"1"},{"name":"b","size":"1","generation":"1"}]}"#;
-        assert_eq!(parse(odd).unwrap().entries.iter().map(|entry| entry.key.to_string()).collect::<Vec<_>>(), ["b"]);
+        // What has content is no directory's marker.
+        let odd = r#"{"kind":"storage#objects","items":[{"name":"a/","size":"1","generation":"1"},{"name":"b/","size":"0","generation":"1"}]}"#;
+        let kinds = parse(odd).unwrap().entries.iter().map(|entry| (entry.key.to_string(), entry.kind)).collect::<Vec<_>>();
+        assert_eq!(kinds, [("a/".to_owned(), Kind::File), ("b/".to_owned(), Kind::Dir)]);
     }
 }

@@ -23,9 +23,9 @@ mod token;
 mod upload;
 mod versions;
 
-use address::Endpoint;
+use address::{Endpoint, Place};
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version};
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, Meta, Mtime, Result, Version, plan::Replace};
 use haul_store::{
     Admin, Caps, Changed, Cleanup, CopyBatch, Domain, Lanes, ListRequest, OpenRequest, Part, PartLimits, Read,
     Resumable, Resumed, Sent, Space, Store, StoreKind, Stored, Unfinished, Upload, Watch, WriteSpec,
@@ -294,7 +294,8 @@ async fn make_dir(service: &Service, key: &Key, spec: &WriteSpec) -> Result<()> 
     put_markers(service, &dir, spec).await
 }
 
-/// Markers for a directory and all those above it: each is one PUT, and being there already is no error.
+/// Markers for a directory and all those above it: each is one PUT. Those that are there already stay as they are, but for the
+/// attributes of the directory itself.
 async fn put_markers(service: &Service, dir: &Key, spec: &WriteSpec) -> Result<()> {
     let mut dirs = vec![dir.clone()];
     while let Some(last) = dirs.last().filter(|d| !d.is_root()) {
@@ -307,10 +308,29 @@ async fn put_markers(service: &Service, dir: &Key, spec: &WriteSpec) -> Result<(
             continue;
         }
         let own = if dir == dirs.first().unwrap_or(dir) { spec.clone() } else { WriteSpec::default() };
-        let spec = WriteSpec { replace: haul_core::plan::Replace::Anything, hashes: Default::default(), ..own };
-        upload::put(service, dir, &place, &spec, haul_store::Payload::default()).await?;
+        let has_attributes = own.mtime.is_some() || own.meta.is_some();
+        let spec = WriteSpec { replace: Replace::Absent, hashes: Default::default(), ..own };
+        match upload::put(service, dir, &place, &spec, haul_store::Payload::default()).await {
+            Err(error) if error.kind() == ErrorKind::Exists && has_attributes => {
+                replace_marker(service, dir, &place, spec).await?;
+            }
+            Err(error) if error.kind() == ErrorKind::Exists => {}
+            put => drop(put?),
+        }
     }
     Ok(())
+}
+
+/// Errors: `Exists` where the object has content, which no marker has.
+async fn replace_marker(service: &Service, dir: &Key, place: &Place, spec: WriteSpec) -> Result<()> {
+    let headers = read::head(service, dir, place, None).await?;
+    if read::size(&headers, dir)? > 0 {
+        let message = "an object with content has the directory's name";
+        return Err(Error::new(ErrorKind::Exists, "mkdir", message).with_key(dir));
+    }
+    let version = meta::etag(&headers).map(meta::version);
+    let spec = WriteSpec { replace: version.map_or(Replace::Absent, Replace::Exactly), ..spec };
+    upload::put(service, dir, place, &spec, haul_store::Payload::default()).await.map(drop)
 }
 
 #[cfg(test)]

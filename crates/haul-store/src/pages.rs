@@ -83,7 +83,7 @@ impl<N> Question<'_, N> {
 /// What came of it.
 pub enum Answer<N> {
     /// Names and common prefixes (as directories), keyed by their names in the container, and how the next page is asked for; `None` on
-    /// the last one.
+    /// the last one. An object without content whose name ends in `/` is a directory, one with content a file.
     Page(Vec<Entry>, Option<N>),
     /// Keys come in another order than its names: what comes after the names that were told is listed directory by directory. Never the answer where
     /// any order will do.
@@ -136,6 +136,17 @@ pub fn no_root(locator: &str, op: &'static str) -> Error {
 /// True for that error: the service was asked, and has no such keys. A bucket that isn't there is another.
 pub fn is_no_root(error: &Error) -> bool {
     error.kind() == ErrorKind::DirNotFound && error.message().ends_with(NO_KEYS)
+}
+
+/// True for an object that has a directory's name and is none's marker: it has content.
+fn is_no_marker(entry: &Entry) -> bool {
+    entry.key.is_dir() && !entry.is_dir()
+}
+
+/// The error of such an object: everywhere else its name is a directory's, so that it would be left out, or overwritten by one.
+fn no_marker(key: &Key) -> Error {
+    let message = "an object with content whose name ends in a slash, which stands for a directory: rename or delete it with the service's own tools";
+    Error::new(ErrorKind::Unsupported, "list", message).with_key(key)
 }
 
 /// Lists as [`crate::Store::list`] says.
@@ -259,12 +270,7 @@ impl<P: Pager> Lister<P> {
             let grows = !entries.is_empty();
             last = entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
             self.seen += entries.iter().filter(|entry| scope.is_after(entry.key.as_bytes())).count();
-            let entries = entries.into_iter().filter(|entry| scope.asks_for(entry.key.as_bytes()));
-            let entries = match scope.is_plain() {
-                true => entries.collect(),
-                false => entries.map(|entry| Entry { key: scope.key_of(entry.key.as_bytes()), ..entry }).collect(),
-            };
-            let goes_on = self.give(entries).await;
+            let goes_on = self.give_page(&scope, entries).await;
             match more {
                 None => return Ok(Reached::End),
                 Some(_) if !goes_on => return Ok(Reached::Limit),
@@ -322,6 +328,27 @@ impl<P: Pager> Lister<P> {
             }
         }
         Ok(Reached::Limit)
+    }
+
+    /// Hands a page's entries to the reader under their keys, as far as they are asked for; false when there is no need for more.
+    async fn give_page(&mut self, scope: &Scope, entries: Vec<Entry>) -> bool {
+        let mut plain = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let (asked, key) = (scope.asks_for(entry.key.as_bytes()), || scope.key_of(entry.key.as_bytes()));
+            if is_no_marker(&entry) && scope.is_after(entry.key.as_bytes()) {
+                let (key, before) = (key(), std::mem::take(&mut plain));
+                let lost = Lost { from: key.clone(), to: Some(key.with_suffix([0])) };
+                let failed = Listed::Failed { lost, error: no_marker(&key) };
+                if !self.give(before).await || self.sender.send(failed).await.is_err() {
+                    return false;
+                }
+            } else if asked && scope.is_plain() {
+                plain.push(entry);
+            } else if asked {
+                plain.push(Entry { key: key(), ..entry });
+            }
+        }
+        self.give(plain).await
     }
 
     /// Hands entries to the reader; false when there is no need for more.
@@ -396,6 +423,10 @@ impl<P: Pager> Container<P> {
                 };
                 pages.is_new(&entry.key.to_string());
                 let told = match encoding {
+                    _ if is_no_marker(&entry) => {
+                        let key = Key::new([dir.as_bytes(), leaf].concat());
+                        Found::Failed(key.clone(), no_marker(&key))
+                    }
                     None => Found::Entry(Entry { key: scope.key_of(name), ..entry }),
                     Some(encoding) => decoded(encoding, &dir, leaf, &entry),
                 };

@@ -32,8 +32,8 @@ use std::{
 pub struct Naming {
     /// Transformations of the old ones.
     pub new: Option<NewNames>,
-    /// What the destination has, by its name as it is folded: a file whose name differs only by case is the same.
-    pub at_destination: Option<BTreeMap<String, Key>>,
+    /// What the destination has: a file whose name differs only by case is the same.
+    pub at_destination: Option<FoldedNames>,
 }
 
 /// Changes what a job sees of its two sides, so that it gives files new names.
@@ -51,22 +51,25 @@ pub fn rename(cx: &mut Cx, naming: Naming) {
     }
 }
 
-/// What a destination has, by folded names.
+/// Names by what they are without case: there may be several.
+pub type FoldedNames = BTreeMap<String, Vec<Key>>;
+
+/// What a destination has.
 ///
 /// Errors: it can't be listed whole: a file may then be there under another name.
 pub async fn by_folded_names(
     dst: &Arc<dyn Store>,
     filter: &Arc<Filter>,
     max_depth: Option<usize>,
-) -> Result<BTreeMap<String, Key>> {
+) -> Result<FoldedNames> {
     let options = ListOptions { max_depth, dirs: true, ..ListOptions::default() };
-    let mut listing = list(dst, filter, options);
-    let mut names: BTreeMap<String, Key> = BTreeMap::new();
+    let mut listing = list(dst, &Arc::new(filter.for_renamed().for_listing_destination()), options);
+    let mut names = FoldedNames::new();
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(entries) => {
                 for entry in entries {
-                    names.entry(folded(entry.key.as_bytes())).or_insert(entry.key);
+                    names.entry(folded(entry.key.as_bytes())).or_default().push(entry.key);
                 }
             }
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(names),
@@ -90,7 +93,9 @@ impl Naming {
             None => key.clone(),
         };
         let there = self.at_destination.as_ref().and_then(|there| there.get(&folded(key.as_bytes())));
-        Ok(there.cloned().unwrap_or(key))
+        // Its own name is the nearest.
+        let other = there.filter(|there| !there.contains(&key)).and_then(|there| there.first());
+        Ok(other.cloned().unwrap_or(key))
     }
 }
 

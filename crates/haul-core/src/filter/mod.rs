@@ -128,6 +128,23 @@ impl Filter {
         Filter { destination: true, ..self.clone() }
     }
 
+    /// This filter for listing a destination. Where files get new names, rules about the old ones don't say which of them are there:
+    /// all are listed, and [`Filter::leaves_alone`] tells what is none of theirs.
+    pub fn for_listing_destination(&self) -> Filter {
+        if !self.renamed {
+            return self.for_destination();
+        }
+        let exclude_if_present = self.spec.exclude_if_present.clone();
+        let spec = FilterSpec { exclude_if_present, ..FilterSpec::default() };
+        Filter { spec, destination: true, ..Filter::default() }
+    }
+
+    /// Where files get new names: is this, which only the destination has, left out by its name?
+    pub fn leaves_alone(&self, entry: &Entry) -> bool {
+        let named = || if entry.is_dir() { self.goes_into(entry.key.as_bytes()) } else { self.names(entry) };
+        self.renamed && !named()
+    }
+
     /// The same filter for a source that was filtered already, and whose files have other names now.
     pub fn for_renamed(&self) -> Filter {
         Filter { renamed: true, ..self.clone() }
@@ -207,9 +224,10 @@ impl Filter {
 
     /// Is this file wanted, as far as its name tells? False is final.
     pub fn wants_name(&self, entry: &Entry) -> bool {
-        if self.takes_all_names() {
-            return true;
-        }
+        self.takes_all_names() || self.names(entry)
+    }
+
+    fn names(&self, entry: &Entry) -> bool {
         if let Some(selection) = &self.selection {
             let at = entry.key.as_bytes();
             return self.opened(crate::key::parent(at)) && selection.shows(at, self.destination);
@@ -291,9 +309,10 @@ impl Filter {
     /// Can anything below the directory `dir` (its key, ending in `/`) be wanted? False means that it need not be
     /// opened; the directory itself is then excluded too.
     pub fn descend(&self, dir: &[u8]) -> bool {
-        if self.takes_all_names() {
-            return true;
-        }
+        self.takes_all_names() || self.goes_into(dir)
+    }
+
+    fn goes_into(&self, dir: &[u8]) -> bool {
         let Some(files) = &self.files else { return self.opened(dir) };
         let at = files.partition_point(|key| key.as_bytes() < dir);
         dir.is_empty() || files.get(at).is_some_and(|key| key.as_bytes().starts_with(dir))

@@ -279,6 +279,7 @@ impl Planner {
                 {
                     self.leads_nowhere(&src);
                 }
+                Ok(Some(Pair::DstOnly(dst))) if !self.job.deletes.excluded && self.cx.filter.leaves_alone(&dst) => {}
                 Ok(Some(pair)) if self.is_pair_beyond_limits(&pair) => {
                     if let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src), Pass::Transfers) =
                         (pair, pass)

@@ -59,7 +59,7 @@ impl Planner {
     pub(super) fn dst_filter(&self) -> Filter {
         match self.job.deletes.excluded {
             true => Filter::default(),
-            false => self.cx.filter.for_destination(),
+            false => self.cx.filter.for_listing_destination(),
         }
     }
 
