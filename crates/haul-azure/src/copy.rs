@@ -40,7 +40,15 @@ pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec
     stream::iter(items.into_iter().enumerate())
         .map(|(number, item)| async move {
             let moved = |bytes| watch.copied(number, bytes);
-            copy_item(service, root, &item, watch.log(number), &moved).await
+            let copied = copy_item(service, root, &item, watch.log(number), &moved).await;
+            copied.map_err(|error| match error.kind() {
+                // This log-in needn't be the one that reads the source: who has that copies through this machine.
+                ErrorKind::Denied | ErrorKind::Unauthenticated => {
+                    let why = format!("Azure refuses the copy to this log-in: {}", error.message());
+                    Error::new(ErrorKind::Unsupported, "copy", why).with_key(&item.to)
+                }
+                _ => error,
+            })
         })
         .buffered(AT_ONCE)
         .collect()

@@ -158,7 +158,7 @@ impl Service {
             if !page.entries.iter().all(|item| is_id(&item.id)) {
                 return Err(Fault::broken("the service listed something by what is no id").into());
             }
-            all.extend(page.entries.into_iter().filter(|item| pages.is_new(&item.id)));
+            all.extend(page.entries.into_iter().filter(|item| pages.is_new(&format!("{}/{}", item.kind, item.id))));
             match page.next_marker.filter(|marker| !marker.is_empty()) {
                 None => return Ok(all),
                 Some(marker) => {

@@ -173,6 +173,21 @@ async fn rename_dir(service: &Service, root: Option<&Root>, item: &CopyItem) -> 
     moved.map_err(at(OP, &item.to)).map(|_| Stored::default())
 }
 
+/// Whether a file that is about to be removed, since another took its name, is what it was before that began: copying takes minutes.
+///
+/// Errors: `Exists` when it isn't, and has to stay beside the other.
+async fn still_is(service: &Service, before: &File, key: &Key) -> Result<()> {
+    let now = match plain(service.by_id(&before.id).await) {
+        Err(fault) if fault.kind == ErrorKind::NotFound => return Ok(()),
+        now => now.map_err(at("copy", key))?,
+    };
+    if before.format.is_some() || now.version() == (File { via: String::new(), ..before.clone() }).version() {
+        return Ok(());
+    }
+    let message = "somebody wrote the file of this name while it was replaced: now there are two of the name";
+    Err(Error::new(ErrorKind::Exists, "copy", message).with_key(key))
+}
+
 async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Stored> {
     const OP: &str = "copy";
     if item.how == CopyHow::RenameDir {
@@ -251,6 +266,7 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
     arriving.settle(service, made).await?;
     // There was a file of this name: for a moment there are two, never none.
     if let Some(before) = before {
+        still_is(service, &before, &item.to).await?;
         plain(service.remove(before.named()).await).map_err(at(OP, &item.to))?;
     }
     if item.how == CopyHow::Rename && !source.via.is_empty() {

@@ -15,7 +15,7 @@ const GOOGLES: &str = "application/vnd.google-apps.";
 const EXPORTED: [&str; 4] = ["document", "spreadsheet", "presentation", "drawing"];
 
 /// What is asked for of each file, so that an answer is small.
-pub const FIELDS: &str = "id,name,mimeType,size,createdTime,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,driveId,trashed,explicitlyTrashed,exportLinks,shortcutDetails(targetId,targetMimeType)";
+pub const FIELDS: &str = "id,name,mimeType,size,createdTime,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,driveId,ownedByMe,trashed,explicitlyTrashed,exportLinks,shortcutDetails(targetId,targetMimeType)";
 
 /// A file, folder or shortcut, as the service tells of it.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -35,6 +35,8 @@ pub struct File {
     pub parents: Vec<String>,
     /// The shared drive that it is in, if it is in one.
     pub drive_id: String,
+    /// It is the user's own; nothing in a shared drive is.
+    pub owned_by_me: bool,
     pub trashed: bool,
     /// Itself, not with a folder.
     pub explicitly_trashed: bool,

@@ -1,5 +1,6 @@
 //! Questions for what is in directories, gathered: one query asks for up to 50. Now and then Google finds nothing for such a query, so
-//! one that is empty counts only when it was asked for by itself.
+//! one that is empty counts only when it was asked for by itself. Of folders that aren't the user's own it may find a part (rclone's
+//! issue 9810, googleapis/google-api-nodejs-client's 1957): they are always asked for by themselves.
 
 use crate::{facts::File, service::Service};
 use haul_core::{Error, ErrorKind, Key, Result};
@@ -17,7 +18,7 @@ const AT_ONCE: usize = 8;
 const AHEAD: usize = 1000;
 /// Folders that are found and not asked for yet, at most: further ones are only asked for when they are needed.
 const SPARE: usize = 10_000;
-/// Folders that are known to be in no shared drive, at most, in bytes some 20 MB: further ones are asked for by themselves.
+/// Folders that are known to be the user's own, at most, in bytes some 20 MB: further ones are asked for by themselves.
 const KNOWN: usize = 200_000;
 
 /// A folder by its id, and where it is: so that those come first whose turn is first.
@@ -40,7 +41,7 @@ struct State {
     slots: BTreeMap<String, Slot>,
     /// Will be asked for soon: they take places of queries that would be empty, and queries of their own.
     spare: BTreeSet<Place>,
-    /// Found, not asked for yet, and in no shared drive.
+    /// Found, not asked for yet, and the user's own.
     mine: BTreeSet<String>,
     /// Slots that nobody has asked for yet.
     ahead: usize,
@@ -191,10 +192,17 @@ impl Gather {
     fn deal(self: &Arc<Self>, state: &mut State, asked: &[Place], files: Vec<File>) {
         let mut each: BTreeMap<&str, Vec<File>> = asked.iter().map(|(_, id)| (&**id, Vec::new())).collect();
         for file in files {
+            let mut belongs = false;
             for parent in &file.parents {
                 if let Some(own) = each.get_mut(&**parent) {
                     own.push(file.clone());
+                    belongs = true;
                 }
+            }
+            if !belongs {
+                // It is in one of them, and nobody knows in which: each is asked for by itself.
+                each.clear();
+                break;
             }
         }
         for (key, id) in asked {
@@ -221,7 +229,7 @@ impl Gather {
         if !self.recursive {
             return;
         }
-        for folder in files.iter().filter(|file| file.is_folder() && file.drive_id.is_empty()) {
+        for folder in files.iter().filter(|file| file.is_folder() && file.owned_by_me && file.drive_id.is_empty()) {
             if state.mine.len() < KNOWN {
                 state.mine.insert(folder.id.clone());
                 let name = self.service.config.encoding.decode(folder.name.as_bytes());

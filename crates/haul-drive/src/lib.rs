@@ -49,6 +49,10 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = service::root(&config, &request.path)?;
     let host = config.host();
     let name = format!("drive:{host}:{}", config.who);
+    // A view shows other files under the same names.
+    let views = [(config.trashed_only, "trashed"), (config.shared_with_me, "shared"), (config.starred_only, "starred")];
+    let view: Vec<&str> = views.iter().filter(|(on, _)| *on).map(|(_, view)| *view).collect();
+    let place = Domain { name: format!("{name}:{}", view.join("+")), place: root.to_bytes().into(), on_device: None };
     let judge = if config.stop_on_upload_limit { error::judge_stop } else { error::judge };
     let api = Arc::new(Api::open(&request, &host, &name, Some(login::tokens(&config, &request)?), judge)?);
     for direction in [Direction::Up, Direction::Copy] {
@@ -82,11 +86,11 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             single_copy: u64::MAX,
         }),
         relays: false,
-        domain: Some(Domain { name, place: root.to_bytes().into(), on_device: None }),
+        domain: Some(place),
         place: None,
         renames: true,
         // What is left out would go along.
-        renames_dirs: !(config.skip_gdocs || config.skip_shortcuts),
+        renames_dirs: !(config.skip_gdocs || config.skip_shortcuts) && view.is_empty(),
         delete_batch: 1,
         copy_batch: 1,
         conditional: false,

@@ -298,9 +298,10 @@ impl Write {
         self.stored(file, bytes, &spec, target.before.as_ref(), &target.parent).await
     }
 
-    /// Whether what was there when the session began is there still.
+    /// Whether what was there when the session began is there still. The new file itself is, if the answer to its last piece was lost.
     async fn still(&self, target: &Target) -> Result<()> {
-        let now = allowed(&self.service, &target.parent, &target.name, &self.key, &self.spec.replace, "").await?;
+        let (own, replace) = (if target.before.is_none() { target.id() } else { "" }, &self.spec.replace);
+        let now = allowed(&self.service, &target.parent, &target.name, &self.key, replace, own).await?;
         if now.as_ref().map(|now| &now.id) == target.before.as_ref().map(|before| &before.id) {
             return Ok(());
         }

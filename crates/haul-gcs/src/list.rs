@@ -280,7 +280,8 @@ mod tests {
         }
         // What has content is no directory's marker.
         let odd = r#"{"kind":"storage#objects","items":[{"name":"a/","size":"1","generation":"1"},{"name":"b/","size":"0","generation":"1"}]}"#;
-        let kinds = parse(odd).unwrap().entries.iter().map(|entry| (entry.key.to_string(), entry.kind)).collect::<Vec<_>>();
+        let kinds =
+            parse(odd).unwrap().entries.iter().map(|entry| (entry.key.to_string(), entry.kind)).collect::<Vec<_>>();
         assert_eq!(kinds, [("a/".to_owned(), Kind::File), ("b/".to_owned(), Kind::Dir)]);
     }
 }

@@ -192,6 +192,9 @@ pub fn endpoint(options: &BTreeMap<String, String>) -> Result<String> {
     })
 }
 
+/// The drive of whoever logged in.
+pub const MINE: &str = "me/drive";
+
 impl Config {
     /// Errors: `Invalid`, naming the option that is wrong.
     pub fn read(request: &OpenRequest) -> Result<Config> {
@@ -203,7 +206,7 @@ impl Config {
             "" if is("client_credentials") => {
                 return invalid("drive_id must be set with client_credentials: an application has no drive".into());
             }
-            "" => "me/drive".into(),
+            "" => MINE.into(),
             id => format!("drives/{}", haul_store::web::encoded(id.as_bytes())),
         };
         if !matches!(option("drive_type"), "" | "personal" | "business" | "documentLibrary") {

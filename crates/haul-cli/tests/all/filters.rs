@@ -187,3 +187,42 @@ fn nothing_is_said_of_what_is_skipped() {
         }
     }
 }
+
+/// Rules tell which files of the source are meant; under its new name a file is still seen at the destination.
+#[test]
+fn rules_are_about_old_names_and_hide_no_file_that_has_a_new_one() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("s/a.JPG"), b"old", TIME);
+    write(&lab.path("s/other"), b"other", TIME);
+    write(&lab.path("d/a.jpg"), b"newer", TIME + 60_000_000_000);
+    write(&lab.path("d/kept.txt"), b"none of ours", TIME);
+    let update = ["@s", "@d", "--include=*.JPG", "--name-transform=all,lowercase", "--update"];
+    lab.haul(&[&["copy"], &update[..]].concat()).ok();
+    assert_eq!(fs::read(lab.path("d/a.jpg")).unwrap(), b"newer");
+    // What only the destination has is judged by its own name, as it was.
+    lab.haul(&[&["sync"], &update[..]].concat()).ok();
+    assert_eq!(fs::read(lab.path("d/a.jpg")).unwrap(), b"newer");
+    assert!(lab.path("d/kept.txt").exists() && !lab.path("d/other").exists());
+    let sync = ["sync", "@s", "@d", "--include=*.JPG", "--name-transform=all,lowercase", "--backup-dir=@old"];
+    lab.haul(&sync).ok();
+    assert_eq!(fs::read(lab.path("d/a.jpg")).unwrap(), b"old");
+    assert_eq!(fs::read(lab.path("old/a.jpg")).unwrap(), b"newer");
+    let again = lab.haul(&[&sync[..], &["-v"]].concat()).ok();
+    assert!(!again.err.contains("Copied"), "{}", again.err);
+}
+
+#[test]
+fn of_names_that_differ_by_case_a_files_own_is_the_nearest() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("s/name"), b"new", TIME + 60_000_000_000);
+    for name in ["NAME", "Name", "name"] {
+        write(&lab.path("d").join(name), name.as_bytes(), TIME);
+    }
+    lab.haul(&["copy", "@s", "@d", "--ignore-case-sync"]).ok();
+    let all = ["NAME", "Name", "name"].map(|name| fs::read_to_string(lab.path("d").join(name)).unwrap());
+    assert_eq!(all, ["NAME", "Name", "new"]);
+    fs::remove_file(lab.path("d/name")).unwrap();
+    lab.haul(&["copy", "@s", "@d", "--ignore-case-sync", "--include=name"]).ok();
+    assert!(!lab.path("d/name").exists());
+    assert_eq!(fs::read(lab.path("d/NAME")).unwrap(), b"new");
+}

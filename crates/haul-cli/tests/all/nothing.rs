@@ -134,6 +134,29 @@ fn a_directory_of_a_bucket_that_holds_something_stays() {
     assert!(sim.keys("b").is_empty());
 }
 
+/// Everywhere else its name is a directory's: it is neither left out in silence nor overwritten nor deleted by a verb for directories.
+#[test]
+fn an_object_with_content_that_is_called_as_a_directory_is_told_and_kept() {
+    let (lab, sim) = (lab(), haul_testkit::cloudsim::Cloudsim::with(&[("bucket", "b")]));
+    lab.remote("c", &sim.endpoint());
+    sim.put("b", b"d/", "content", &[]);
+    sim.put("b", b"d/x", "x", &[]);
+    for flags in [&[][..], &["--max-depth=2"], &["--exclude-if-present=none"], &["--min-age=0s"]] {
+        let ran = lab.haul(&[&["copy", "c:b", "@out"], flags].concat());
+        let told = ran.err.contains("d/: ") && ran.err.contains("an object with content");
+        assert!(ran.code != 0 && told, "{flags:?}: {}", ran.err);
+        assert!(lab.path("out/d/x").exists(), "{flags:?}");
+    }
+    lab.haul(&["copyto", "@s/b.txt", "c:b/d/y"]).ok();
+    lab.haul(&["mkdir", "--s3-directory-markers", "c:b/d/e"]).ok();
+    lab.haul(&["purge", "c:b/d/e"]).ok();
+    for name in ["x", "y"] {
+        lab.haul(&["deletefile", &format!("c:b/d/{name}")]).ok();
+    }
+    assert_ne!(lab.haul(&["rmdir", "c:b/d"]).code, 0);
+    assert_eq!(sim.get("b", b"d/").map(|held| held.bytes.to_vec()), Some(b"content".to_vec()));
+}
+
 #[test]
 fn what_deletes_promises_no_backup_and_takes_no_root() {
     let lab = lab();

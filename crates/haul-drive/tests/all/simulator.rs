@@ -262,6 +262,27 @@ async fn an_upload_goes_on_where_the_service_is() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
+/// It is there already, under the name that was free when it began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_file_whose_last_answer_was_lost_is_not_taken_for_anothers() {
+    let sim = DriveSim::start(Settings::default());
+    let store = open(&sim, "");
+    let bytes = content(6, PIECE as u64 + 1000);
+    let spec = WriteSpec { size: Some(bytes.len() as u64), ..Default::default() };
+    let upload = store.write(&Key::new("f"), spec).await.expect("begun");
+    let mut parts = Vec::new();
+    for (index, chunk) in bytes.chunks(PIECE).enumerate() {
+        let payload = Payload::from(Bytes::copy_from_slice(chunk));
+        parts.push(upload.part(index as u64, (index * PIECE) as u64, payload).await.expect("sent"));
+    }
+    sim.spoil("upload.piece", 0, Fault::Lost);
+    let failed = upload.publish(parts.clone(), Late::default()).await.expect_err("lost");
+    failed.upload.publish(parts, Late::default()).await.expect("it was done");
+    assert!(get(&*store, "f").await == bytes);
+    assert_eq!(sim.uploaded(), bytes.len() as u64, "nothing was sent twice");
+    assert_eq!(listed(&*store).await, ["f", "end"]);
+}
+
 async fn entry(store: &dyn Store, name: &str) -> Option<Entry> {
     let mut listing = store.list(ListRequest::all());
     while let Some(listed) = listing.next().await {
@@ -403,6 +424,39 @@ async fn what_is_new_in_a_shared_drive_is_found_wherever_it_is_seen_from() {
     let below = below.iter().map(String::as_str);
     let wanted: Vec<_> = ["d/", "d/e/", "d/e/f/", "d/lab/"].into_iter().chain(below).chain(["end"]).collect();
     assert_eq!(listed(&*open(&sim, "")).await, wanted);
+}
+
+/// Of folders that others share Google may tell a part, where it is asked for several at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_in_somebodys_folders_is_found_whole() {
+    let sim = DriveSim::start(Settings { late: true, ..Settings::default() });
+    let theirs = sim.add_folder(ROOT, "theirs");
+    for name in ["a", "b"] {
+        let inner = sim.add_folder(&sim.add_folder(&theirs, name), "in");
+        ["old", "new"].iter().for_each(|file| drop(sim.add_file(&inner, file, b"x")));
+    }
+    sim.share(&theirs);
+    sim.add_shortcut(ROOT, "link", &theirs);
+    (0..3).for_each(|n| drop(sim.add_file(&sim.add_folder(ROOT, &format!("mine{n}")), "f", b"x")));
+    let below = ["a/", "a/in/", "a/in/new", "a/in/old", "b/", "b/in/", "b/in/new", "b/in/old"];
+    let by_id = open_with(&sim, "", &[("root_folder_id", &theirs)]);
+    assert_eq!(listed(&*by_id).await, [&below[..], &["end"]].concat());
+    let below: Vec<_> = below.iter().map(|name| format!("link/{name}")).collect();
+    let mine = ["mine0/", "mine0/f", "mine1/", "mine1/f", "mine2/", "mine2/f", "end"];
+    let wanted: Vec<_> = ["link/"].into_iter().chain(below.iter().map(String::as_str)).chain(mine).collect();
+    assert_eq!(listed(&*open(&sim, "")).await, wanted);
+}
+
+/// The service would do it with what has these names otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_is_a_place_of_its_own() {
+    let sim = DriveSim::start(Settings::default());
+    let plain = open(&sim, "");
+    for view in ["trashed_only", "shared_with_me", "starred_only"] {
+        let store = open_with(&sim, "", &[(view, "true")]);
+        let (one, other) = (plain.caps().domain.as_ref().unwrap(), store.caps().domain.as_ref().unwrap());
+        assert!(plain.caps().renames_dirs && !store.caps().renames_dirs && one.name != other.name, "{view}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

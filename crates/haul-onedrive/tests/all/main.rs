@@ -46,6 +46,31 @@ fn open(drive: &OneDrive, path: &str) -> Arc<dyn Store> {
     open_with(drive, path, &[])
 }
 
+/// One would do in its own drive what is meant for the other's.
+#[test]
+fn two_accounts_whose_drives_have_no_id_are_two_places() {
+    let drive = start(Settings::default());
+    let place = |remote: &str, more: &[(&str, &str)]| {
+        let own = drive.options(&drive.endpoint()).into_iter();
+        let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let options = own.chain(more).map(|(name, value)| (name.to_owned(), value)).collect();
+        let request = OpenRequest { remote: remote.into(), options, ..OpenRequest::default() };
+        (haul_onedrive::KIND.open)(request).expect("opened").caps().domain.clone().expect("a place").name
+    };
+    let none = [("drive_id", "")];
+    assert_ne!(place("work", &none), place("home", &none));
+    assert_eq!(place("work", &none), place("work", &none));
+    let token = |who: &str| {
+        format!(
+            r#"{{"access_token":"{who}","token_type":"Bearer","refresh_token":"r","expiry":"0001-01-01T00:00:00Z"}}"#
+        )
+    };
+    let typed = |who: &str| place(":onedrive", &[("drive_id", ""), ("token", &token(who))]);
+    assert!(typed("a") != typed("b") && typed("a") == typed("a"));
+    // A drive that has an id is one, whoever names it.
+    assert_eq!(place("work", &[]), place("home", &[]));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_keeps_the_contract() {
     for drive_type in ["business", "personal"] {

@@ -46,7 +46,8 @@ pub struct Settings {
     pub creations: Option<(f64, f64)>,
     /// Every n-th query of several folders finds nothing.
     pub hole: Option<u64>,
-    /// In shared drives queries of several folders find the eldest file of each only: the others are too new.
+    /// In what isn't the user's own queries of several folders find the eldest file of each only: the others are too new, or were
+    /// never opened by him.
     pub late: bool,
     /// Listings say that they are incomplete.
     pub incomplete: bool,

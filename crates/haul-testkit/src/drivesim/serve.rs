@@ -293,7 +293,7 @@ impl State {
                 Some(own) => all && (drive.is_empty() || drive == own),
                 None => drive.is_empty(),
             };
-            let late = several && self.settings.late && file.drive.is_some() && !self.space.is_eldest(file);
+            let late = several && self.settings.late && self.space.is_somebodys(file) && !self.space.is_eldest(file);
             if !seen || late || !query.holds(&self.space, file) {
                 continue;
             }

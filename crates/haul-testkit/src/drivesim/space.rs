@@ -213,6 +213,12 @@ impl Space {
         folders.iter().filter_map(|id| self.files.get(id)).any(|folder| self.is_trashed(folder))
     }
 
+    /// True for what isn't the user's own: it was shared with him, or is in a folder that was, or in a shared drive.
+    pub fn is_somebodys(&self, file: &File) -> bool {
+        let mut above = file.parents.iter().filter_map(|parent| self.files.get(parent));
+        file.shared_with_me || file.drive.is_some() || above.any(|parent| self.is_somebodys(parent))
+    }
+
     /// What is told of a file.
     pub fn facts(&self, file: &File) -> Value {
         let mut facts = json!({
@@ -227,7 +233,7 @@ impl Space {
             "modifiedTime": time(file.modified),
             "version": file.version.to_string(),
             "webViewLink": format!("https://drive.google.com/file/d/{}/view", file.id),
-            "ownedByMe": !file.shared_with_me,
+            "ownedByMe": !self.is_somebodys(file),
             "starred": file.starred,
         });
         if file.parents.is_empty() {

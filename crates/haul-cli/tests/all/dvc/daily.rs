@@ -217,6 +217,25 @@ fn an_executable_file_stays_one_whatever_links_the_cache_uses() {
     }
 }
 
+/// Modes keep nobody from writing who is root.
+#[test]
+fn what_root_wrote_through_a_link_of_the_cache_is_a_change() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root writes what nobody may write");
+        return;
+    }
+    for links in ["hardlink", "symlink"] {
+        let site = Site::new();
+        let config = fs::read_to_string(site.repo.join(".dvc/config")).unwrap();
+        site.set_config(&format!("{config}[cache]\n    type = {links}\n"));
+        site.write("a", b"as it was");
+        site.haul(&["dvc", "add", "a"]).ok();
+        assert_eq!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE);
+        fs::write(site.repo.join("a"), b"as it is").unwrap();
+        assert_ne!(site.haul(&["dvc", "status"]).ok().out, UP_TO_DATE, "{links}");
+    }
+}
+
 /// What a power cut may leave of a file that wasn't on the disk yet: its name and mode without its content.
 #[test]
 fn content_that_was_cut_off_in_the_cache_is_not_taken_for_whole() {
