@@ -87,6 +87,13 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
         .with_unlisted_parents(options.no_implied_dirs))
 }
 
+/// A folder for backups that is named from the destination, without slashes around it.
+pub fn backup_dir_inside(options: &Options) -> Option<&[u8]> {
+    let dir = options.backup_dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !dir.contains(&b':'))?;
+    let dir = dir.strip_prefix(b"./").unwrap_or(dir);
+    Some(dir.strip_suffix(b"/").unwrap_or(dir))
+}
+
 /// The rules, and those of the directories below `root`.
 fn compile(options: &Options, scope: &Scope, root: Vec<u8>) -> Result<RuleSet, Wrong> {
     let disks = Arc::new(Disks { any_links: options.insecure_links, input: options.input.clone() });
@@ -97,9 +104,12 @@ fn compile(options: &Options, scope: &Scope, root: Vec<u8>) -> Result<RuleSet, W
     for name in &scope.others {
         rules.filter(&[b"P /", &escape(name)[..]].concat())?;
     }
-    if let Some(dir) = options.backup_dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !dir.contains(&b':')) {
-        let dir = dir.strip_prefix(b"./").unwrap_or(dir);
-        rules.filter(&[b"- /", &escape(dir.strip_suffix(b"/").unwrap_or(dir))[..], b"/"].concat())?;
+    if let Some(dir) = backup_dir_inside(options) {
+        let dir = escape(dir);
+        // Whatever is deleted, no backup is; that the source has nothing there was checked.
+        rules.filter(&[b"P /", &dir[..], b"/"].concat())?;
+        rules.filter(&[b"P /", &dir[..], b"/**"].concat())?;
+        rules.filter(&[b"- /", &dir[..], b"/"].concat())?;
     }
     if options.delay_updates {
         rules.filter(b"-p .~tmp~/")?;

@@ -49,11 +49,11 @@ use haul_core::{
     },
     keep::{IdMap, Keep},
 };
-use haul_store::{WriteSpec, layers::rate::Rate};
+use haul_store::{Store, WriteSpec, layers::rate::Rate};
 use haul_terminal::{one_line, print};
 use legs::{Leg, Part};
 use options::Options;
-use sink::{Lines, Place};
+use sink::{Lines, Place, Way};
 use sources::Planner;
 use std::{
     ffi::{OsStr, OsString},
@@ -223,8 +223,13 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     let Some((dest, sources)) = options.paths.split_last() else {
         return Err((exit::USAGE, "it needs SRC and DEST".into()));
     };
-    let sends = !is_here(dest) && sources.iter().all(|source| is_here(source));
-    let lines = Arc::new(Lines::new(options, ctx.screen.clone(), sends));
+    let all_here = sources.iter().all(|source| is_here(source));
+    let way = match (all_here, is_here(dest)) {
+        (true, false) => Way::Sends,
+        (false, true) => Way::Receives,
+        _ => Way::Neither,
+    };
+    let lines = Arc::new(Lines::new(options, ctx.screen.clone(), way));
     let receives = is_here(dest) && !sources.iter().any(|source| is_here(source));
     lines.receives(receives);
     if options.told().flist > 0 {
@@ -245,7 +250,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     let there = There::new(options, ctx);
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false, there };
     let jobs = planner.plan(sources, dest).await?;
-    let mut incomplete = planner.incomplete;
+    let mut incomplete = planner.incomplete && !options.ignore_errors;
     check_sources(options, ctx, &jobs)?;
     let reporter = reporting.map(|reporting| tokio::spawn(report_on(lines.clone(), reporting)));
     let mut trouble = Trouble::default();
@@ -424,8 +429,9 @@ async fn job(
         typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
     });
-    let filter = filters::filter(options, scope)?;
+    let filter = filters::filter(options, scope.clone())?;
     let from = ctx.open_as(&src, &of_source).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
+    check_backup_dir(options, &scope, &from).await?;
     let to = open(&dst)?;
     let left_out = match &one {
         Some((name, _)) => !filter.wants_name(&Entry::file(name.clone(), 0)),
@@ -506,6 +512,29 @@ async fn job(
     }
     tell_broken_rules(&filter, lines);
     Ok(report)
+}
+
+/// Checks that no source has a directory where backups go: its files and they would replace each other.
+///
+/// Errors: it has one, which isn't left out.
+async fn check_backup_dir(options: &Options, scope: &filters::Scope, from: &Arc<dyn Store>) -> Result<(), Refusal> {
+    let Some(dir) = filters::backup_dir_inside(options) else { return Ok(()) };
+    let inside = [dir, b"/"].concat();
+    let dir = match inside.strip_prefix(&scope.prefix[..]) {
+        Some(below) => Key::new(below),
+        None if scope.prefix.starts_with(&inside) => Key::new(""),
+        None => return Ok(()),
+    };
+    let filter = filters::filter(&Options { backup_dir: None, ..options.clone() }, scope.clone())?;
+    let shown = if dir.is_root() { filter.wants_root() } else { filter.descend(dir.as_bytes()) };
+    if !shown || from.stat(&dir).await.is_err() {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(&inside).into_owned();
+    let line = format!(
+        "--backup-dir={name}: the source has a directory of this name, whose files would get among the backups: choose another, or leave it out with --exclude=/{name}"
+    );
+    Err((exit::USAGE, line))
 }
 
 /// Tells of rules that directories brought and that can't be read, and says whether there are any.

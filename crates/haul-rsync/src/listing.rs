@@ -12,7 +12,7 @@ use super::{
 use futures::StreamExt as _;
 use futures::future::LocalBoxFuture;
 use haul::ListOptions;
-use haul_core::{Entry, Key, Listed, compare::FileType};
+use haul_core::{Entry, ErrorKind, Key, Listed, compare::FileType, filter::first_match::Wrong};
 use haul_terminal::{Out, one_line};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
 
@@ -25,6 +25,10 @@ pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a
             Some((_, sources)) if !sources.is_empty() => sources,
             _ => &options.paths[..],
         };
+        if options.files_from.is_some() {
+            let line = "--files-from names what is transferred: it can't be used where sources are only listed";
+            return Err((exit::USAGE, line.into()));
+        }
         let io = |e: anyhow::Error| (exit::FILE_IO, format!("{e:#}"));
         let mut out = Out::stdout();
         let mut code = 0;
@@ -70,8 +74,16 @@ pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a
             let seen = Options { links: !options.copy_links, ..options.clone() };
             let filter = Arc::new(filters::filter(&seen, scope)?);
             let depth = (!options.recursive).then_some(1);
-            let request =
-                ListOptions { dirs: true, posix: true, mtimes: true, max_depth: depth, ..ListOptions::default() };
+            let request = ListOptions {
+                dirs: true,
+                posix: true,
+                mtimes: true,
+                max_depth: depth,
+                prune_empty_dirs: options.prune_empty_dirs,
+                one_device: options.one_file_system > 0,
+                omit_mounts: options.one_file_system > 1 && options.recursive,
+                ..ListOptions::default()
+            };
             let mut listing = haul::list(&store, &filter, request);
             while let Some(step) = listing.next().await {
                 match step {
@@ -83,12 +95,19 @@ pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a
                             line(&mut out, options, &entry, &[&prefix, bare].concat(), target).map_err(io)?;
                         }
                     }
+                    // What is beyond a mount point is left out by the user's word.
+                    Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
                     Listed::Failed { error, .. } => {
                         ctx.screen.log(&format!("haul rsync: {}", one_line(&error.to_string())));
                         code = exit::PARTIAL;
                     }
                     Listed::Vanished(_) | Listed::End => {}
                 }
+            }
+            for wrong in filter.broken_rules() {
+                let (Wrong::Rule(line) | Wrong::File(line)) = wrong;
+                ctx.screen.log(&format!("haul rsync: {}", one_line(&line)));
+                code = exit::PARTIAL;
             }
         }
         out.flush().map_err(io)?;

@@ -274,6 +274,12 @@ impl Options {
             ("copy-unsafe-links", _) => self.copy_unsafe_links = true,
             ("munge-links", _) => self.munge.off = true,
             ("remote-option", _) if value == b"--munge-links" => self.munge.on = true,
+            ("remote-option", _) => {
+                return Err(format!(
+                    "-M{}: there is no rsync at the other end, and of its options haul knows --munge-links alone",
+                    text()
+                ));
+            }
             ("copy-dirlinks", _) => self.copy_dirlinks = true,
             ("keep-dirlinks", _) => self.keep_dirlinks = true,
             ("one-file-system", _) => self.one_file_system = self.one_file_system.saturating_add(1),

@@ -51,6 +51,17 @@ pub struct Lines {
     state: Mutex<State>,
 }
 
+/// Which way the bytes go, seen from this machine.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Way {
+    /// To a remote.
+    Sends,
+    /// From one.
+    Receives,
+    /// They stay here, or go from one remote to another.
+    Neither,
+}
+
 struct Look {
     /// What is printed for a name; `None` for nothing.
     format: Option<String>,
@@ -68,8 +79,7 @@ struct Look {
     time_transfers: bool,
     /// What another place has gets a second name.
     links: bool,
-    /// Bytes go to a remote.
-    sends: bool,
+    way: Way,
     max_size: Option<u64>,
     /// Symlinks arrive munged, and are shown as they are before that.
     munges: bool,
@@ -116,8 +126,8 @@ struct Seen<'a> {
 }
 
 impl Lines {
-    /// A sink that prints what the options ask for. `sends`: the destination is a remote, and the source isn't.
-    pub fn new(options: &Options, screen: Arc<Screen>, sends: bool) -> Lines {
+    /// A sink that prints what the options ask for.
+    pub fn new(options: &Options, screen: Arc<Screen>, way: Way) -> Lines {
         let root = rustix::process::geteuid().is_root();
         let look = Look {
             format: form(options),
@@ -131,7 +141,7 @@ impl Lines {
             hard_links: options.hard_links,
             time_transfers: options.compare() == CompareBy::SizeAndTime,
             links: !options.link_dest.is_empty(),
-            sends,
+            way,
             max_size: options.max_size,
             munges: options.munge.on,
             chmod: options.chmod.clone(),
@@ -445,7 +455,7 @@ impl Lines {
     fn decided(&self, state: &mut State, action: Action, why: Reason, seen: Seen) {
         let Seen { key, size, differs, facts } = seen;
         state.stats.seen(differs.what, size);
-        let bytes = if self.look.sends { Update::Sent } else { Update::Received };
+        let bytes = if self.look.way == Way::Sends { Update::Sent } else { Update::Received };
         let carried = if differs.what == FileType::File { bytes } else { Update::Local };
         match action {
             Action::Copy => {
@@ -794,7 +804,8 @@ impl Fields for Item<'_> {
                 let moved = self.letters.starts_with(['>', '<']) && !self.lines.look.dry_run;
                 text(number(if moved { self.size } else { 0 }, human))
             }
-            'o' => text(if self.is_deleted() { "del." } else { "send" }.into()),
+            'o' if self.is_deleted() => text("del.".into()),
+            'o' => text(if self.lines.look.way == Way::Receives { "recv" } else { "send" }.into()),
             'M' if self.is_deleted() => or_empty(time(0)),
             'B' if self.is_deleted() => text("-".repeat(9)),
             'G' if !self.lines.look.kept.group => text("DEFAULT".into()),

@@ -183,7 +183,12 @@ pub const OPTIONS: &[Entry] = &[
     idle(short_value('T', "temp-dir", "DIR", "it must be there; a file arrives beside its final name, hidden")),
     idle(long("inc-recursive", "haul always does")),
     idle(long("i-r", "as --inc-recursive")),
-    idle(short_value('M', "remote-option", "OPT", "no remote rsync is used; but see --munge-links")),
+    short_value(
+        'M',
+        "remote-option",
+        "OPT",
+        "--munge-links, see there; no other is known, since no remote rsync is used",
+    ),
     idle(value("debug", "FLAGS", "there is nothing to show")),
     idle(value("stderr", "MODE", "errors go to standard error")),
     idle(value("outbuf", "MODE", "lines go out as they are made")),

@@ -1,8 +1,13 @@
 //! Keeping what would be replaced or deleted: moved into `--backup-dir`, or renamed with `--suffix`, before it goes.
 
-use crate::{Cx, namesakes::target, pipe};
+use crate::{
+    Cx,
+    namesakes::{of_name, target},
+    pipe,
+};
 use haul_core::{
     Entry, Error, ErrorKind, Key, Kind, Meta, Result,
+    filter::Filter,
     job::{Job, Publish},
     keep::{IdMap, Keep},
     key::name,
@@ -13,7 +18,10 @@ use haul_core::{
 use haul_store::{
     AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec, as_dir, offered,
 };
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// What has become of what a transfer replaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +57,20 @@ pub struct Backup {
     safe_links: Option<usize>,
     /// Directories of backups that are there.
     dirs: Arc<tokio::sync::Mutex<HashSet<Key>>>,
+    /// What is transferred, which may have names of backups.
+    source: Option<(Arc<dyn Store>, Arc<Filter>)>,
+    names: Arc<Mutex<Names>>,
+}
+
+/// Names with the suffix, which a backup and a file of the source may both be about to get.
+#[derive(Debug, Default)]
+struct Names {
+    /// Files of the source that came, or are on their way.
+    coming: BTreeSet<Key>,
+    /// Names of this run's backups, as far as others might get them.
+    taken: BTreeSet<Key>,
+    /// Files whose backups have other names than usual.
+    other: BTreeMap<Key, Key>,
 }
 
 /// Has one item copied.
@@ -77,8 +99,97 @@ impl Backup {
         // What is written in place, or behind what is there, must not be a backup too.
         let in_place = job.write.publish == Publish::InPlace || job.existing.append.is_some();
         let may_link = cx.dst.inodes().is_some() && !in_place;
-        let dirs = Arc::default();
-        Backup { to, suffix, before_extension, may_link, beside, kept_before, keep, dir_keep, safe_links, dirs }
+        let source = Some((cx.src.clone(), cx.filter.clone()));
+        let (dirs, names) = (Arc::default(), Arc::default());
+        Backup {
+            to,
+            suffix,
+            before_extension,
+            may_link,
+            beside,
+            kept_before,
+            keep,
+            dir_keep,
+            safe_links,
+            dirs,
+            source,
+            names,
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A file of the source will be at the destination under this name: no backup gets it.
+    pub fn will_come(&self, to: &Key) {
+        if self.has_suffix(to) {
+            self.names().coming.insert(to.clone());
+        }
+    }
+
+    /// True for a name that a backup might get.
+    fn has_suffix(&self, key: &Key) -> bool {
+        let Some(suffix) = self.suffix.as_deref().filter(|_| self.is_on()) else { return false };
+        name(key.path()).windows(suffix.len()).any(|part| part == suffix.as_bytes())
+    }
+
+    /// The name under which `key` is kept: with the suffix, and with a further one for each such name that a file of the source has. As with
+    /// rsync, which then makes a backup of the backup.
+    ///
+    /// Errors: the source doesn't tell whether it has a file of that name.
+    async fn name_for(&self, cx: &Cx, key: &Key) -> Result<Key> {
+        let usual = self.kept_name(key);
+        if self.suffix.is_none() {
+            return Ok(usual);
+        }
+        if let Some(other) = self.names().other.get(key) {
+            return Ok(other.clone());
+        }
+        let mut name = usual.clone();
+        loop {
+            let is_free = !self.comes_to(cx, &name).await? && (name == usual || !self.has(&name).await?);
+            if is_free {
+                let may_meet = name != usual || self.has_suffix(key);
+                let mut names = self.names();
+                if !may_meet && !names.taken.contains(&name) || may_meet && names.taken.insert(name.clone()) {
+                    if name != usual {
+                        names.other.insert(key.clone(), name.clone());
+                    }
+                    return Ok(name);
+                }
+            }
+            name = self.kept_name(&name);
+        }
+    }
+
+    /// Whether a file of the source comes, or came, to where a backup of this name would be.
+    async fn comes_to(&self, cx: &Cx, kept: &Key) -> Result<bool> {
+        let (Some((source, filter)), Some(to)) = (&self.source, self.in_destination(&cx.dst, kept)) else {
+            return Ok(false);
+        };
+        let coming = |names: MutexGuard<'_, Names>| of_name(source, to.path()).any(|key| names.coming.contains(&key));
+        if coming(self.names()) || filter.shown_by_another_source(&to) {
+            return Ok(true);
+        }
+        for key in of_name(source, to.path()) {
+            if !filter.wants_name(&Entry::file(key.clone(), 0)) {
+                continue;
+            }
+            match source.stat(&key).await {
+                Err(error) if error.is_missing() => {}
+                there => return there.map(|_| true),
+            }
+        }
+        Ok(false)
+    }
+
+    async fn has(&self, kept: &Key) -> Result<bool> {
+        let Some(to) = &self.to else { return Ok(false) };
+        match to.stat(kept).await {
+            Err(error) if error.is_missing() => Ok(false),
+            there => there.map(|_| true),
+        }
     }
 
     /// True when anything is kept.
@@ -123,7 +234,8 @@ impl Backup {
         }
         if self.may_link {
             // An older backup goes when it is replaced, and doesn't come back.
-            let replaces = self.to_is_taken(&old.key).await;
+            let kept = self.name_for(cx, &old.key).await?;
+            let replaces = self.has(&kept).await.unwrap_or(true);
             match self.put(cx, old, CopyHow::Link).await {
                 Ok(true) if !replaces => return Ok(Kept::Linked),
                 Ok(_) => return Ok(Kept::Done),
@@ -136,14 +248,6 @@ impl Backup {
         Ok(if self.keep(cx, old).await? { Kept::Moved } else { Kept::Done })
     }
 
-    /// True where a backup of that name may be already.
-    async fn to_is_taken(&self, key: &Key) -> bool {
-        match &self.to {
-            Some(to) => !to.stat(&self.kept_name(key)).await.is_err_and(|error| error.is_missing()),
-            None => false,
-        }
-    }
-
     /// Undoes that on a disk, where what was to replace `old` has not come: it has its name again, and that alone. What is there by now
     /// instead stays, as the backup does: false.
     ///
@@ -152,7 +256,7 @@ impl Backup {
         let (Some(to), Some(domain)) = (&self.to, self.to.as_ref().and_then(|to| to.caps().domain.clone())) else {
             return Ok(false);
         };
-        let backup = self.kept_name(&old.key);
+        let backup = self.name_for(cx, &old.key).await?;
         let there = match cx.dst.stat(&old.key).await {
             Err(error) if error.is_missing() => None,
             there => Some(there?),
@@ -202,7 +306,7 @@ impl Backup {
         let meta = mode.map(|mode| Box::new(Meta::from_iter([mode])));
         let spec = WriteSpec { size: Some(now.size), mtime: now.mtime, meta, ..WriteSpec::default() };
         let bytes = pipe::read(&cx.dst, &now, None).await.map_err(told)?;
-        pipe::write(to, &self.kept_name(&old.key), spec, bytes).await.map(drop).map_err(told)
+        pipe::write(to, &self.name_for(cx, &old.key).await?, spec, bytes).await.map(drop).map_err(told)
     }
 
     /// False where there was nothing any more.
@@ -215,7 +319,7 @@ impl Backup {
             let message = "the backup directory must be on the same remote as the destination";
             return Err(Error::new(ErrorKind::Invalid, "back up", message));
         }
-        let kept = self.kept_name(&old.key);
+        let kept = self.name_for(cx, &old.key).await?;
         if cx.backup.is_some() {
             self.make_dirs(cx, to, &kept).await?;
         }
@@ -279,12 +383,18 @@ impl Backup {
 
     /// The key of the destination under which `key` is kept; `None` where that is elsewhere, or nothing is kept.
     pub fn kept_in(&self, dst: &Arc<dyn Store>, key: &Key) -> Option<Key> {
+        let other = self.names().other.get(key).cloned();
+        self.in_destination(dst, &other.unwrap_or_else(|| self.kept_name(key)))
+    }
+
+    /// The destination's key of what is kept as `kept`, where it is inside.
+    fn in_destination(&self, dst: &Arc<dyn Store>, kept: &Key) -> Option<Key> {
         let (to, dst) = (self.to.as_ref()?.caps().domain.as_ref()?, dst.caps().domain.as_ref()?);
         if to.name != dst.name {
             return None;
         }
         // Either may be in the other.
-        let kept = [&as_dir(&to.place)[..], self.kept_name(key).as_bytes()].concat();
+        let kept = [&as_dir(&to.place)[..], kept.as_bytes()].concat();
         kept.strip_prefix(&as_dir(&dst.place)[..]).map(Key::new)
     }
 

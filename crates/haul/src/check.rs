@@ -292,8 +292,11 @@ impl Comparison<'_> {
                     Err(error) => return Some(Checked::failed(&key, error)),
                 }
             }
-            Pair::SrcOnly(src) if src.has_bytes() => plan::missing(src, self.job),
-            Pair::DstOnly(dst) if dst.has_bytes() && !self.options.one_way => plan::extra(dst, false),
+            // The other has something of that name which isn't looked at: a symlink, or a device.
+            Pair::SrcOnly(src) | Pair::Both(src, _) if src.has_bytes() => plan::missing(src, self.job),
+            Pair::DstOnly(dst) | Pair::Both(_, dst) if dst.has_bytes() && !self.options.one_way => {
+                plan::extra(dst, false)
+            }
             _ => return None,
         };
         Checked::of(step)

@@ -115,3 +115,20 @@ fn it_asks_or_leaps() {
     let (report, _) = count(&["status", "@many", "s:b"]);
     assert!(report.total_requests <= 1_100, "{}", report.total_requests);
 }
+
+/// Whoever skips a symlink skips it on both sides: a file that stands against one is missing.
+#[test]
+fn a_file_that_stands_against_a_symlink_is_no_match() {
+    let lab = Lab::new(HAUL);
+    write(&lab.path("s/a"), b"hello", TIME);
+    write(&lab.path("s/same"), b"same", TIME);
+    write(&lab.path("d/same"), b"same", TIME);
+    std::os::unix::fs::symlink("../o", lab.path("d/a")).unwrap();
+    for flags in [&[][..], &["--one-way"], &["--download"], &["--size-only"]] {
+        let ran = lab.haul(&[&["check", "@s", "@d", "--combined", "-"], flags].concat()).code(1);
+        assert_eq!(ran.out, "+ a\n= same\n", "{flags:?}");
+    }
+    let ran = lab.haul(&["check", "@d", "@s", "--combined", "-"]).code(1);
+    assert_eq!(ran.out, "- a\n= same\n");
+    lab.haul(&["check", "@d", "@s", "--one-way"]).ok();
+}

@@ -190,6 +190,7 @@ impl Executor {
             // Only the destination has it, and it stays.
             return self.ledger.decided(&step);
         };
+        self.mover.backup.will_come(&to);
         let change = step.action != Action::Keep;
         if change && !aside && !self.consent.to_action(step.action, &to) {
             return;

@@ -167,3 +167,106 @@ impl Results {
 fn could_not_be(arrived: &Arrived) -> bool {
     arrived.unkept.holds(What::Device) || arrived.unkept.holds(What::Special)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cx::{Answer, Confirm};
+    use haul_core::{Error, event::Sink, job::Verb};
+    use haul_mem::MemStore;
+    use haul_store::{Late, Payload, Store, WriteSpec};
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<&'static str>>);
+
+    impl Sink for Heard {
+        fn emit(&self, event: &Event) {
+            self.0.lock().unwrap().push(match event {
+                Event::Done { .. } => "done",
+                Event::Failed { .. } => "failed",
+                Event::Linked { .. } => "linked",
+                Event::Touched { .. } => "touched",
+                Event::Deleted { .. } => "deleted",
+                Event::Notice { .. } => "notice",
+                _ => "other",
+            });
+        }
+    }
+
+    struct No;
+
+    impl Confirm for No {
+        fn ask(&self, _: &str, _: &Key) -> Answer {
+            Answer::No
+        }
+    }
+
+    fn results(verb: Verb, change: impl FnOnce(&mut Cx)) -> (Results, Arc<Heard>, Arc<dyn Store>) {
+        let heard = Arc::<Heard>::default();
+        let mut cx = Cx::between(Arc::new(MemStore::new()), Arc::new(MemStore::new()));
+        cx.sink = heard.clone();
+        change(&mut cx);
+        let ledger = Arc::new(Ledger::new(cx.sink.clone(), cx.cancel.clone(), cx.filter.clone(), false));
+        let job = Arc::new(Job { verb, ..Job::default() });
+        (Results::new((&job, &cx, &ledger), (&Arc::default(), &Arc::default(), &Arc::default()), false), heard, cx.src)
+    }
+
+    fn order(results: &Results, key: &str) -> Order {
+        Order::new(results.ledger.next_step(), Entry::file(Key::new(key), 3), Key::new(key), None)
+    }
+
+    fn arrived() -> Arrived {
+        Arrived { size: 3, ..Arrived::default() }
+    }
+
+    #[tokio::test]
+    async fn what_arrives_is_counted_and_what_fails_is_no_transfer() {
+        let (results, heard, _) = results(Verb::Copy, |_| ());
+        results.ended(&order(&results, "a"), Ok(arrived()));
+        let denied = || Error::new(ErrorKind::Denied, "write", "no");
+        results.ended(&order(&results, "b"), Err(denied()));
+        // Nobody is to read of what was only given up.
+        results.ended(&order(&results, "c"), Err(cancelled()));
+        results.touched(Key::new("d"), Differs::default());
+        results.kept(&Entry::file(Key::new("e"), 3), &Key::new("e"), Reason::Size).await;
+        let report = results.ledger.report();
+        let totals = &report.totals;
+        assert_eq!((totals.transfers, totals.bytes, totals.touched, totals.unchanged), (1, 3, 1, 1));
+        assert_eq!((report.error_count, report.errors[0].kind()), (1, ErrorKind::Denied));
+        assert_eq!(*heard.0.lock().unwrap(), ["done", "failed", "failed", "touched"]);
+    }
+
+    #[tokio::test]
+    async fn a_copy_has_no_sources_to_delete_and_a_move_has_those_that_are_there() {
+        for (verb, gone) in [(Verb::Copy, 0), (Verb::Move, 3)] {
+            let (results, _, src) = results(verb, |_| ());
+            for key in ["brought", "linked", "found"] {
+                put(&src, key).await;
+            }
+            results.ended(&order(&results, "brought"), Ok(arrived()));
+            results.ended(&order(&results, "failed"), Err(Error::new(ErrorKind::Io, "read", "no")));
+            results.linked(&Key::new("brought"), &Entry::file(Key::new("linked"), 3));
+            results.kept(&Entry::file(Key::new("found"), 3), &Key::new("found"), Reason::Size).await;
+            // It is left as it is, which says nothing of the destination's.
+            results.kept(&Entry::file(Key::new("newer"), 3), &Key::new("newer"), Reason::Newer).await;
+            results.moved.delete(true).await;
+            assert_eq!(results.ledger.report().totals.deletes, gone, "{verb:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_found_there_is_deleted_with_consent_alone() {
+        let (results, _, src) = results(Verb::Move, |cx| cx.confirm = Some(Arc::new(No)));
+        put(&src, "found").await;
+        results.kept(&Entry::file(Key::new("found"), 3), &Key::new("found"), Reason::Size).await;
+        results.moved.delete(true).await;
+        assert_eq!((results.ledger.report().totals.unchanged, results.ledger.report().totals.deletes), (1, 0));
+    }
+
+    async fn put(store: &Arc<dyn Store>, key: &str) {
+        let upload = store.write(&Key::new(key), WriteSpec::default()).await.unwrap();
+        let part = upload.part(0, 0, Payload::from(bytes::Bytes::from("abc"))).await.unwrap();
+        upload.publish(vec![part], Late::default()).await.unwrap();
+    }
+}

@@ -63,3 +63,57 @@ ln -s ../../../o dst/d/g; ln -s ../x dst/d/in; find s dst -depth -exec touch -h 
     each(setup, Compare::All, &safe.each_ref().map(String::as_str));
     each(setup, Compare::All, &lines.map(|line| format!("{line} s dst")).each_ref().map(String::as_str));
 }
+
+/// Its files and backups would replace each other.
+#[test]
+fn a_directory_of_the_source_does_not_get_among_the_backups() {
+    let setup = r#"
+mkdir -p s/bk dst/bk; echo new >s/bk/n; echo 1 >s/f; echo 22 >dst/f; echo kept >dst/bk/kept; find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let Some(oracle) = super::oracle::Oracle::new(setup) else { return };
+    let line = ["-rt", "--delete", "-b", "--backup-dir=bk"];
+    for sources in [&["s/"][..], &["s/bk"]] {
+        let (code, _, errors) = oracle.haul(&[&line[..], sources, &["dst"]].concat());
+        assert!(code == Some(1) && errors.contains("choose another"), "{sources:?}: {code:?}: {errors}");
+    }
+    for more in ["--exclude=/bk/", "--delete-excluded"] {
+        let (code, _, errors) = oracle.haul(&[&line[..], &["--exclude=/bk/", more, "s/", "dst"]].concat());
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{more}");
+        let kept = oracle.folder().join("dst/bk");
+        assert!(kept.join("kept").exists() && kept.join("f").exists() && !kept.join("n").exists());
+    }
+}
+
+/// rsync makes a backup of the backup.
+#[test]
+fn a_backup_gets_no_name_that_a_file_of_the_source_has() {
+    let setup = r#"
+mkdir s t dst; echo newer >s/f; echo theirs >s/f~; echo old >dst/f; echo newer >s/g; echo old >dst/g; echo theirs >t/g~
+find s t dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
+"#;
+    let lines = [
+        "-rtb s/ dst",
+        "-rtb --remove-source-files s/ dst",
+        "-rtb --suffix=~ s/ dst",
+        "-rtb s/ t/ dst",
+        "-rtb t/ s/ dst",
+    ];
+    each(setup, Compare::Trees, &lines);
+    // One of its name is there too: all four are left, where rsync keeps three.
+    let Some(oracle) =
+        super::oracle::Oracle::new(&format!("{setup} echo older >dst/f~; touch -d 2019-01-01T00:00:00Z dst/f~"))
+    else {
+        return;
+    };
+    let (code, _, errors) = oracle.haul(&["-rtb", "s/", "dst"]);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let mut all: Vec<String> = std::fs::read_dir(oracle.folder().join("dst"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"f"))
+        .map(|entry| std::fs::read_to_string(entry.path()).unwrap())
+        .collect();
+    all.sort();
+    assert_eq!(all, ["newer\n", "old\n", "older\n", "theirs\n"]);
+    assert_eq!(std::fs::read_to_string(oracle.folder().join("dst/f~")).unwrap(), "theirs\n");
+}
