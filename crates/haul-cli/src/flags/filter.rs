@@ -189,8 +189,14 @@ fn rules(flags: &Given<'_>) -> Result<Vec<String>> {
                 _ => usage("a filter rule is empty: leave the flag out"),
             });
         }
-        // Blanks around a pattern are none of it, as in files of patterns: `[ ]` is one that counts.
-        rules.extend(patterns.iter().map(|pattern| format!("{sign}{}", pattern.trim())));
+        for pattern in patterns {
+            let rule = format!("{sign}{pattern}");
+            // Blanks at the ends were typed, or came from a script by mistake: what is left out is left out either way.
+            if let Some(pattern) = rule.strip_prefix("- ").filter(|pattern| pattern.trim() != *pattern) {
+                rules.push(format!("- {}", pattern.trim()));
+            }
+            rules.push(rule);
+        }
         for file in files {
             rules.extend(lines(file)?.into_iter().map(|line| format!("{sign}{line}")));
         }

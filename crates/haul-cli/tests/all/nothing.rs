@@ -49,8 +49,17 @@ fn patterns_that_are_empty_or_have_blanks_around_them() {
     assert!(ran.err.contains("an include pattern is empty"), "{}", ran.err);
     lab.haul(&["delete", "@s", "--exclude", "*.txt "]).ok();
     assert!(lab.path("s/b.txt").exists());
-    lab.haul(&["copy", "@s", "@d", "--include", " b.txt "]).ok();
-    assert!(lab.path("d/b.txt").exists());
+    // An include means what was typed, and what is left out is so in either meaning.
+    for name in [" lead", "lead", "trail ", "trail", "x"] {
+        write(&lab.path("p").join(name), b"p", TIME);
+    }
+    let kept = |flags: &[&str]| {
+        let ran = lab.haul(&[&["lsf", "@p"], flags].concat()).ok();
+        ran.lines().iter().map(|line| line.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&["--include", " lead"]), [" lead"]);
+    assert_eq!(kept(&["--exclude", " lead", "--exclude", "trail "]), ["x"]);
+    assert_eq!(kept(&["--filter", "- trail ", "--filter", "+ lead", "--filter", "- *lead"]), ["lead", "x"]);
 }
 
 #[test]

@@ -111,11 +111,13 @@ impl Walk {
             }
             let deeper = self.options.max_depth.is_none_or(|max| depth < max);
             let filter = &self.filter;
+            // A marker excludes its directory also where what it holds isn't wanted.
+            let looks = deeper || !filter.markers().is_empty();
             let entries = read.entries.into_iter().filter(|e| !e.is_dir() || filter.descend(e.key.as_bytes()));
             // Each directory's read is started up to READ_AHEAD entries before its turn.
             let mut turns = futures::stream::iter(entries)
                 .map(|entry| {
-                    let reading = (deeper && entry.is_dir()).then(|| {
+                    let reading = (looks && entry.is_dir()).then(|| {
                         let (walk, dir) = (self.clone(), entry.key.clone());
                         Task::spawn(async move { walk.read(dir).await })
                     });
@@ -131,6 +133,7 @@ impl Walk {
                         self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;
                         self.hide(&entry.key).await?;
                     }
+                    Some(_) if !deeper => batch.push(entry),
                     Some(below) => {
                         batch.push(entry);
                         self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;

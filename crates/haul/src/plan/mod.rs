@@ -585,7 +585,7 @@ impl Planner {
 
     /// Decides about a file that is proved to be missing from the source.
     async fn extra(&self, dst: Entry, out: &impl Outlet) {
-        if self.job.verb != Verb::Sync && self.job.tell.extra && dst.kind == Kind::File {
+        if self.job.verb != Verb::Sync && self.job.tell.extra && dst.has_bytes() {
             return out.take(plan::extra(dst, false)).await;
         }
         if self.job.verb != Verb::Sync || !self.may_be_deleted(&dst) || self.is_replaced(&dst).await {
