@@ -161,7 +161,14 @@ async fn delete_folder(service: &Service, key: &Key, mut place: Place) -> Result
         return Err(Error::new(ErrorKind::Exists, "delete", "the directory is not empty").with_key(key));
     }
     if !key.is_root() {
-        deleted(key, service.ask(&delete_call(service, &place, None)).await.map(|_| ()))?;
+        match read::head(service, key, &place, None).await {
+            Ok(facts) if facts.size > 0 => return Err(haul_store::pages::no_marker(key)),
+            Err(error) if error.is_missing() => {}
+            looked => {
+                looked?;
+                deleted(key, service.ask(&delete_call(service, &place, None)).await.map(|_| ()))?;
+            }
+        }
     }
     match folder {
         Some(facts) => {

@@ -41,7 +41,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let root = service::root(&config, &request.path)?;
     let host = config.host();
     // One account: what is copied inside it is told apart by nothing else.
-    let name = format!("box:{host}:{}:{}", request.account(), config.impersonate);
+    let name = format!("box:{host}:{}:{}", haul_oauth::account(&request), config.impersonate);
     let api = Api::open(&request, &host, &name, Some(config.tokens(&request)?), error::judge)?;
     let caps = Caps {
         set_mtime: true,

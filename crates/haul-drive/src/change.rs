@@ -175,7 +175,7 @@ async fn rename_dir(service: &Service, root: Option<&Root>, item: &CopyItem) -> 
 
 /// Whether a file that is about to be removed, since another took its name, is what it was before that began: copying takes minutes.
 ///
-/// Errors: `Exists` when it isn't, and has to stay beside the other.
+/// Errors: `Invalid` when it isn't, and has to stay beside the other.
 async fn still_is(service: &Service, before: &File, key: &Key) -> Result<()> {
     let now = match plain(service.by_id(&before.id).await) {
         Err(fault) if fault.kind == ErrorKind::NotFound => return Ok(()),
@@ -185,7 +185,7 @@ async fn still_is(service: &Service, before: &File, key: &Key) -> Result<()> {
         return Ok(());
     }
     let message = "somebody wrote the file of this name while it was replaced: now there are two of the name";
-    Err(Error::new(ErrorKind::Exists, "copy", message).with_key(key))
+    Err(Error::new(ErrorKind::Invalid, "copy", message).with_key(key))
 }
 
 async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Stored> {

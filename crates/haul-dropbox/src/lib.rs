@@ -44,7 +44,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let host = config.host();
     // One account, one namespace: what is copied inside it is told apart by nothing else.
     let namespace = if of_team { "/" } else { &*config.root_namespace };
-    let name = format!("dropbox:{host}:{}:{}:{namespace}", request.account(), config.impersonate);
+    let name = format!("dropbox:{host}:{}:{}:{namespace}", haul_oauth::account(&request), config.impersonate);
     let api = Api::open(&request, &host, &name, Some(Login::open(&PROVIDER, &request)?), error::judge)?;
     let part = config.chunk_size.unwrap_or(options::BLOCK);
     let at = Domain { name, place: typed.as_bytes().into(), on_device: None };

@@ -57,16 +57,14 @@ pub fn path_of(root: &Path, below: &str) -> PathBuf {
     if below.is_empty() { root.into() } else { root.join(below) }
 }
 
-/// True for another name of the cache's file, or a link to it, while that is protected. Root is kept from nothing by that: what was
-/// written by it last, and has had its mode and its names since before, isn't believed.
+/// True for another name of the cache's file, or a link to it, while that is protected. Root is kept from writing by nothing: for it such
+/// a file is hashed as any other, once.
 fn is_caches_own(cache: &Cache, file: &Found, layout: Layout, md5: Md5) -> bool {
-    if !file.link && file.facts.nlink < 2 {
+    if !file.link && file.facts.nlink < 2 || rustix::process::geteuid().is_root() {
         return false;
     }
     let cached = Facts::get(&cache.path(&Address::file(layout, md5)), true).ok().flatten();
-    let written = |c: &Facts| c.mtime == c.ctime && rustix::process::geteuid().is_root();
-    cached
-        .is_some_and(|c| (c.dev, c.ino) == (file.facts.dev, file.facts.ino) && c.mode & 0o7777 == 0o444 && !written(&c))
+    cached.is_some_and(|c| (c.dev, c.ino) == (file.facts.dev, file.facts.ino) && c.mode & 0o7777 == 0o444)
 }
 
 /// A path for people: below the root, with the file in the directory.

@@ -177,7 +177,8 @@ pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec
 
 /// Deletes what one request takes.
 async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
-    let is_object = |key: &Key| !key.is_root() && service.place(key).is_ok_and(|place| !place.object.is_empty());
+    let is_object =
+        |key: &Key| !key.is_root() && !key.is_dir() && service.place(key).is_ok_and(|place| !place.object.is_empty());
     if keys.len() < 2 || !keys.iter().all(|(key, _)| is_object(key)) {
         let each =
             stream::iter(keys).map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await });
@@ -222,6 +223,13 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
     if key.is_root() {
         // A prefix of a bucket: there is nothing that could be deleted, or it isn't empty.
         return Ok(());
+    }
+    if key.is_dir() {
+        match read::facts(service, key, &place, None).await {
+            Ok(facts) if facts.size().is_none_or(|size| size > 0) => return Err(haul_store::pages::no_marker(key)),
+            Err(error) if error.is_missing() => return Ok(()),
+            looked => drop(looked?),
+        }
     }
     deleted(key, remove(service, &place, version).await)
 }

@@ -20,7 +20,7 @@ pub use api::{Api, Call, Judge, Refusal, Refused, plain};
 pub use blob::{decode, encode};
 pub use consent::{Browser, Consent, DeviceCode};
 pub use key::{Key, pem};
-pub use login::{Login, Tokens};
+pub use login::{Login, Tokens, account};
 pub use page::few;
 pub use provider::{Adapt, Addresses, OPTIONS, Provider, Revoke};
 pub use revoke::revoke;

@@ -2,7 +2,7 @@
 
 use crate::{Provider, Token, requests::post, token::EARLY};
 use futures::{FutureExt, future::BoxFuture};
-use haul_core::{Error, ErrorKind, Result, Retry};
+use haul_core::{Algo, Error, ErrorKind, Result, Retry, hash::hash_bytes};
 use haul_net::{Fault, Http, Tried};
 use haul_store::{Locked, OpenRequest, Section, body::Pieces};
 use http::HeaderValue;
@@ -49,6 +49,17 @@ impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login").field("kind", &self.0.provider.kind).finish_non_exhaustive()
     }
+}
+
+/// Tells accounts apart where no option names them: by the remote, and where no section describes it by what its token is renewed with,
+/// which stays the same then.
+pub fn account(request: &OpenRequest) -> String {
+    let text = request.options.get("token").filter(|_| request.section.is_none());
+    let Some(token) = text.and_then(|text| Token::parse(text).ok()) else { return request.remote.clone() };
+    let stays = if token.refresh_token.is_empty() { &token.access_token } else { &token.refresh_token };
+    let hashes = hash_bytes(&[Algo::Blake3], stays.as_bytes());
+    let digest = hashes.get(Algo::Blake3).unwrap_or_default().iter().take(8).map(|byte| format!("{byte:02x}"));
+    format!("{}:{}", request.remote, digest.collect::<String>())
 }
 
 impl Login {

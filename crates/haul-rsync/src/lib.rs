@@ -42,14 +42,17 @@ use haul::{Cx, Report, index::Known};
 use haul_core::{
     Entry, Key, Mtime,
     chmod::Chmod,
-    filter::{Filter, first_match::Wrong},
+    filter::{
+        Filter,
+        first_match::{Only, Wrong},
+    },
     job::{
         Append, Attributes, BeyondMax, Compare, Cutoff, DeleteWhen, Deletes, Dirs, Elsewhere, Existing, Fsync, Job,
         Limits, Links, Listing, Mounts, OtherKinds, Publish, Root, Tell, Times, Verb, Write,
     },
     keep::{IdMap, Keep},
 };
-use haul_store::{Store, WriteSpec, layers::rate::Rate};
+use haul_store::{WriteSpec, layers::rate::Rate};
 use haul_terminal::{one_line, print};
 use legs::{Leg, Part};
 use options::Options;
@@ -252,6 +255,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete && !options.ignore_errors;
     check_sources(options, ctx, &jobs)?;
+    check_backup_dir(options, ctx, &jobs).await?;
     let reporter = reporting.map(|reporting| tokio::spawn(report_on(lines.clone(), reporting)));
     let mut trouble = Trouble::default();
     let began = now();
@@ -429,9 +433,8 @@ async fn job(
         typed: is_here(&src).then(|| src.as_bytes().to_vec()),
         one: one.as_ref().map(|(from, _)| from.clone()),
     });
-    let filter = filters::filter(options, scope.clone())?;
+    let filter = filters::filter(options, scope)?;
     let from = ctx.open_as(&src, &of_source).map_err(|e| (exit::FILE_IO, format!("{e:#}")))?;
-    check_backup_dir(options, &scope, &from).await?;
     let to = open(&dst)?;
     let left_out = match &one {
         Some((name, _)) => !filter.wants_name(&Entry::file(name.clone(), 0)),
@@ -516,25 +519,42 @@ async fn job(
 
 /// Checks that no source has a directory where backups go: its files and they would replace each other.
 ///
-/// Errors: it has one, which isn't left out.
-async fn check_backup_dir(options: &Options, scope: &filters::Scope, from: &Arc<dyn Store>) -> Result<(), Refusal> {
+/// Errors: one has it, and no rule leaves it out; a source can't be asked.
+async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result<(), Refusal> {
     let Some(dir) = filters::backup_dir_inside(options) else { return Ok(()) };
     let inside = [dir, b"/"].concat();
-    let dir = match inside.strip_prefix(&scope.prefix[..]) {
-        Some(below) => Key::new(below),
-        None if scope.prefix.starts_with(&inside) => Key::new(""),
-        None => return Ok(()),
-    };
-    let filter = filters::filter(&Options { backup_dir: None, ..options.clone() }, scope.clone())?;
-    let shown = if dir.is_root() { filter.wants_root() } else { filter.descend(dir.as_bytes()) };
-    if !shown || from.stat(&dir).await.is_err() {
-        return Ok(());
+    let bare = Options { backup_dir: None, ..options.clone() };
+    // A job of one file brings that alone.
+    for job in jobs.iter().filter(|job| job.one.is_none()) {
+        let scope = &job.scope;
+        let dir = match inside.strip_prefix(&scope.prefix[..]) {
+            Some(below) => Key::new(below),
+            None if scope.prefix.starts_with(&inside) => Key::new(""),
+            None => continue,
+        };
+        let first = dir.as_bytes().split(|b| *b == b'/').next().unwrap_or_default();
+        let brought = |only: &Only| only.names().iter().any(|name| name == first);
+        if !dir.is_root() && !scope.only.as_ref().is_none_or(brought) {
+            continue;
+        }
+        let filter = filters::filter(&bare, scope.clone())?;
+        let shown = if dir.is_root() { filter.wants_root() } else { filter.descend(dir.as_bytes()) };
+        let io = |e: anyhow::Error| (exit::FILE_IO, format!("{e:#}"));
+        let there = match shown {
+            true => ctx.open_as(&job.src, &opening::of_source(options, job)).map_err(io)?.stat(&dir).await,
+            false => continue,
+        };
+        match there {
+            Err(error) if error.is_missing() => continue,
+            Err(error) => return Err((exit::FILE_IO, error.to_string())),
+            Ok(_) => {}
+        }
+        let name = String::from_utf8_lossy(&inside).into_owned();
+        let why = "the source has a directory of this name, whose files would get among the backups";
+        let line = format!("--backup-dir={name}: {why}: choose another, or leave it out with --exclude=/{name}");
+        return Err((exit::USAGE, line));
     }
-    let name = String::from_utf8_lossy(&inside).into_owned();
-    let line = format!(
-        "--backup-dir={name}: the source has a directory of this name, whose files would get among the backups: choose another, or leave it out with --exclude=/{name}"
-    );
-    Err((exit::USAGE, line))
+    Ok(())
 }
 
 /// Tells of rules that directories brought and that can't be read, and says whether there are any.

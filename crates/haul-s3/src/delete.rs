@@ -3,7 +3,7 @@
 use super::{
     address::Place,
     error::{Fault, Tried},
-    list,
+    list, read,
     service::{Call, Service, at},
     xml::{self, Step},
 };
@@ -61,7 +61,8 @@ pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec
 
 /// The key as text when it can stand in a document: XML has no control characters and no other bytes than UTF-8.
 fn batchable(service: &Service, place: &Place) -> Option<String> {
-    if !service.config.provider.batch_delete || place.object.is_empty() {
+    // Of a directory's marker it is seen first that it is one.
+    if !service.config.provider.batch_delete || place.object.is_empty() || place.object.ends_with(b"/") {
         return None;
     }
     let text = std::str::from_utf8(&place.object).ok()?;
@@ -78,6 +79,13 @@ pub fn bypassing<'a>(service: &Service, call: Call<'a>) -> Call<'a> {
 }
 
 async fn one(service: &Service, key: &Key, place: &Place) -> Result<()> {
+    if place.object.ends_with(b"/") {
+        match read::head(service, key, place, None).await {
+            Ok(headers) if read::size(&headers, key)? > 0 => return Err(haul_store::pages::no_marker(key)),
+            Err(error) if error.is_missing() => return Ok(()),
+            looked => drop(looked?),
+        }
+    }
     if !place.object.is_empty() {
         let call = bypassing(service, Call::object("DeleteObject", Method::DELETE, place));
         return match service.ask_for_nothing(call).await {

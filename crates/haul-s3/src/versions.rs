@@ -275,6 +275,13 @@ fn shown(
         for told in chosen(of_key, wanted) {
             let name = [front, told.object.get(cut..).unwrap_or_default()].concat();
             let plain = wanted.at.is_some() || (told.latest && !told.marker);
+            let size = told.size.unwrap_or_default();
+            if told.object.ends_with(b"/")
+                && size > 0
+                && haul_store::pages::leaves_out(&Entry::file(Key::new(&name), size))
+            {
+                continue;
+            }
             if !plain && told.object.ends_with(b"/") {
                 // A directory's marker has no content of which there could be another.
                 continue;

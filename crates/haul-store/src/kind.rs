@@ -8,7 +8,6 @@ use std::{
     any::Any,
     collections::BTreeMap,
     fmt,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -102,16 +101,6 @@ pub struct OpenRequest {
     pub shared: Shared,
     /// Asks a person; `None` where there is nobody to ask.
     pub consent: Option<Consent>,
-}
-
-impl OpenRequest {
-    /// Tells accounts apart that the options don't name: by the remote, and where no section describes it by its token, which stays the
-    /// same then.
-    pub fn account(&self) -> String {
-        let mut hasher = DefaultHasher::new();
-        self.options.get("token").filter(|_| self.section.is_none()).hash(&mut hasher);
-        format!("{}:{:x}", self.remote, hasher.finish())
-    }
 }
 
 /// Has a person say yes or no to a question before something is done that nobody asked for. A front end brings it, stores only ask.

@@ -138,15 +138,20 @@ pub fn is_no_root(error: &Error) -> bool {
     error.kind() == ErrorKind::DirNotFound && error.message().ends_with(NO_KEYS)
 }
 
-/// True for an object that has a directory's name and is none's marker: it has content.
-fn is_no_marker(entry: &Entry) -> bool {
-    entry.key.is_dir() && !entry.is_dir()
+/// True for an object that has a directory's name and is none's marker, as it has content. Nothing else can have such a name: it is left
+/// out, as a device on a disk is, and told.
+pub fn leaves_out(entry: &Entry) -> bool {
+    let left_out = entry.key.is_dir() && !entry.is_dir();
+    if left_out {
+        tracing::warn!("{}: left out: an object with content whose name ends in a slash", entry.key);
+    }
+    left_out
 }
 
-/// The error of such an object: everywhere else its name is a directory's, so that it would be left out, or overwritten by one.
-fn no_marker(key: &Key) -> Error {
-    let message = "an object with content whose name ends in a slash, which stands for a directory: rename or delete it with the service's own tools";
-    Error::new(ErrorKind::Unsupported, "list", message).with_key(key)
+/// The error of deleting a directory where such an object has its name.
+pub fn no_marker(key: &Key) -> Error {
+    let message = "an object with content has the directory's name: it stays";
+    Error::new(ErrorKind::Exists, "delete", message).with_key(key)
 }
 
 /// Lists as [`crate::Store::list`] says.
@@ -270,7 +275,13 @@ impl<P: Pager> Lister<P> {
             let grows = !entries.is_empty();
             last = entries.last().map(|entry| entry.key.as_bytes().to_vec()).or(last);
             self.seen += entries.iter().filter(|entry| scope.is_after(entry.key.as_bytes())).count();
-            let goes_on = self.give_page(&scope, entries).await;
+            let asked = |entry: &Entry| scope.is_after(entry.key.as_bytes()) && !leaves_out(entry);
+            let entries = entries.into_iter().filter(|entry| asked(entry) && scope.asks_for(entry.key.as_bytes()));
+            let entries = match scope.is_plain() {
+                true => entries.collect(),
+                false => entries.map(|entry| Entry { key: scope.key_of(entry.key.as_bytes()), ..entry }).collect(),
+            };
+            let goes_on = self.give(entries).await;
             match more {
                 None => return Ok(Reached::End),
                 Some(_) if !goes_on => return Ok(Reached::Limit),
@@ -328,27 +339,6 @@ impl<P: Pager> Lister<P> {
             }
         }
         Ok(Reached::Limit)
-    }
-
-    /// Hands a page's entries to the reader under their keys, as far as they are asked for; false when there is no need for more.
-    async fn give_page(&mut self, scope: &Scope, entries: Vec<Entry>) -> bool {
-        let mut plain = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let (asked, key) = (scope.asks_for(entry.key.as_bytes()), || scope.key_of(entry.key.as_bytes()));
-            if is_no_marker(&entry) && scope.is_after(entry.key.as_bytes()) {
-                let (key, before) = (key(), std::mem::take(&mut plain));
-                let lost = Lost { from: key.clone(), to: Some(key.with_suffix([0])) };
-                let failed = Listed::Failed { lost, error: no_marker(&key) };
-                if !self.give(before).await || self.sender.send(failed).await.is_err() {
-                    return false;
-                }
-            } else if asked && scope.is_plain() {
-                plain.push(entry);
-            } else if asked {
-                plain.push(Entry { key: key(), ..entry });
-            }
-        }
-        self.give(plain).await
     }
 
     /// Hands entries to the reader; false when there is no need for more.
@@ -422,11 +412,10 @@ impl<P: Pager> Container<P> {
                     return Err(Fault::broken(message).at("list", &dir));
                 };
                 pages.is_new(&entry.key.to_string());
+                if leaves_out(&entry) {
+                    continue;
+                }
                 let told = match encoding {
-                    _ if is_no_marker(&entry) => {
-                        let key = Key::new([dir.as_bytes(), leaf].concat());
-                        Found::Failed(key.clone(), no_marker(&key))
-                    }
                     None => Found::Entry(Entry { key: scope.key_of(name), ..entry }),
                     Some(encoding) => decoded(encoding, &dir, leaf, &entry),
                 };

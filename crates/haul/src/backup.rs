@@ -2,7 +2,7 @@
 
 use crate::{
     Cx,
-    namesakes::{of_name, target},
+    namesakes::{of_any_kind, target},
     pipe,
 };
 use haul_core::{
@@ -69,8 +69,8 @@ struct Names {
     coming: BTreeSet<Key>,
     /// Names of this run's backups, as far as others might get them.
     taken: BTreeSet<Key>,
-    /// Files whose backups have other names than usual.
-    other: BTreeMap<Key, Key>,
+    /// Where files are kept, as far as others might want that name.
+    chosen: BTreeMap<Key, Key>,
 }
 
 /// Has one item copied.
@@ -123,39 +123,43 @@ impl Backup {
 
     /// A file of the source will be at the destination under this name: no backup gets it.
     pub fn will_come(&self, to: &Key) {
-        if self.has_suffix(to) {
+        if self.ends_so(to) {
             self.names().coming.insert(to.clone());
         }
     }
 
-    /// True for a name that a backup might get.
-    fn has_suffix(&self, key: &Key) -> bool {
-        let Some(suffix) = self.suffix.as_deref().filter(|_| self.is_on()) else { return false };
-        name(key.path()).windows(suffix.len()).any(|part| part == suffix.as_bytes())
+    /// True for a name that backups have.
+    fn ends_so(&self, key: &Key) -> bool {
+        let Some(suffix) = self.suffix.as_deref() else { return false };
+        let path = key.path();
+        path[..self.split(path)].ends_with(suffix.as_bytes())
     }
 
-    /// The name under which `key` is kept: with the suffix, and with a further one for each such name that a file of the source has. As with
-    /// rsync, which then makes a backup of the backup.
+    /// The name under which `key` of `dst` is kept: with the suffix, and with a further one for each such name that the source has. As with rsync,
+    /// which then makes a backup of the backup. The same at each call, as far as nothing new comes to the source.
     ///
-    /// Errors: the source doesn't tell whether it has a file of that name.
-    async fn name_for(&self, cx: &Cx, key: &Key) -> Result<Key> {
+    /// Errors: the source doesn't tell whether it has something of that name.
+    async fn name_for(&self, dst: &Arc<dyn Store>, key: &Key) -> Result<Key> {
         let usual = self.kept_name(key);
         if self.suffix.is_none() {
             return Ok(usual);
         }
-        if let Some(other) = self.names().other.get(key) {
-            return Ok(other.clone());
+        if let Some(chosen) = self.names().chosen.get(key) {
+            return Ok(chosen.clone());
         }
         let mut name = usual.clone();
         loop {
-            let is_free = !self.comes_to(cx, &name).await? && (name == usual || !self.has(&name).await?);
-            if is_free {
-                let may_meet = name != usual || self.has_suffix(key);
+            if !self.comes_to(dst, &name).await? {
+                let may_meet = name != usual || self.ends_so(key);
                 let mut names = self.names();
-                if !may_meet && !names.taken.contains(&name) || may_meet && names.taken.insert(name.clone()) {
-                    if name != usual {
-                        names.other.insert(key.clone(), name.clone());
-                    }
+                if let Some(chosen) = names.chosen.get(key) {
+                    return Ok(chosen.clone());
+                }
+                if !may_meet && !names.taken.contains(&name) {
+                    return Ok(name);
+                }
+                if may_meet && names.taken.insert(name.clone()) {
+                    names.chosen.insert(key.clone(), name.clone());
                     return Ok(name);
                 }
             }
@@ -163,20 +167,26 @@ impl Backup {
         }
     }
 
-    /// Whether a file of the source comes, or came, to where a backup of this name would be.
-    async fn comes_to(&self, cx: &Cx, kept: &Key) -> Result<bool> {
-        let (Some((source, filter)), Some(to)) = (&self.source, self.in_destination(&cx.dst, kept)) else {
+    /// Whether something of the source comes, or came, to where a backup of this name would be.
+    async fn comes_to(&self, dst: &Arc<dyn Store>, kept: &Key) -> Result<bool> {
+        let (Some((source, filter)), Some(to)) = (&self.source, self.in_destination(dst, kept)) else {
             return Ok(false);
         };
-        let coming = |names: MutexGuard<'_, Names>| of_name(source, to.path()).any(|key| names.coming.contains(&key));
-        if coming(self.names()) || filter.shown_by_another_source(&to) {
+        let keys: Vec<Key> = of_any_kind(source, to.path()).collect();
+        let is_coming = keys.iter().any(|key| self.names().coming.contains(key));
+        if is_coming || filter.shown_by_another_source(&to) {
             return Ok(true);
         }
-        for key in of_name(source, to.path()) {
-            if !filter.wants_name(&Entry::file(key.clone(), 0)) {
+        for key in keys {
+            let wanted = match key.is_dir() {
+                true => filter.descend(key.as_bytes()),
+                false => filter.wants_name(&Entry::file(key.clone(), 0)),
+            };
+            if !wanted {
                 continue;
             }
             match source.stat(&key).await {
+                Ok(entry) if entry.is_dir() != key.is_dir() => {}
                 Err(error) if error.is_missing() => {}
                 there => return there.map(|_| true),
             }
@@ -220,7 +230,8 @@ impl Backup {
             return Ok(true);
         }
         let renames = cx.dst.caps().renames;
-        self.put(cx, old, if renames { CopyHow::Rename } else { CopyHow::Copy }).await?;
+        let kept = self.name_for(&cx.dst, &old.key).await?;
+        self.put(cx, (old, kept), if renames { CopyHow::Rename } else { CopyHow::Copy }).await?;
         Ok(renames)
     }
 
@@ -234,9 +245,9 @@ impl Backup {
         }
         if self.may_link {
             // An older backup goes when it is replaced, and doesn't come back.
-            let kept = self.name_for(cx, &old.key).await?;
+            let kept = self.name_for(&cx.dst, &old.key).await?;
             let replaces = self.has(&kept).await.unwrap_or(true);
-            match self.put(cx, old, CopyHow::Link).await {
+            match self.put(cx, (old, kept), CopyHow::Link).await {
                 Ok(true) if !replaces => return Ok(Kept::Linked),
                 Ok(_) => return Ok(Kept::Done),
                 Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
@@ -256,7 +267,7 @@ impl Backup {
         let (Some(to), Some(domain)) = (&self.to, self.to.as_ref().and_then(|to| to.caps().domain.clone())) else {
             return Ok(false);
         };
-        let backup = self.name_for(cx, &old.key).await?;
+        let backup = self.name_for(&cx.dst, &old.key).await?;
         let there = match cx.dst.stat(&old.key).await {
             Err(error) if error.is_missing() => None,
             there => Some(there?),
@@ -284,15 +295,16 @@ impl Backup {
     ///
     /// Errors: as [`Backup::keep`].
     pub async fn keep_copy(&self, cx: &Cx, old: &Entry) -> Result<()> {
-        match self.put(cx, old, CopyHow::Copy).await {
+        let kept = self.name_for(&cx.dst, &old.key).await?;
+        match self.put(cx, (old, kept.clone()), CopyHow::Copy).await {
             // The store doesn't copy, or not while bandwidth is limited.
-            Err(error) if error.kind() == ErrorKind::Unsupported => self.pass_on(cx, old).await,
+            Err(error) if error.kind() == ErrorKind::Unsupported => self.pass_on(cx, old, &kept).await,
             put => put.map(drop),
         }
     }
 
     /// Copies `old` through memory, as private as it is.
-    async fn pass_on(&self, cx: &Cx, old: &Entry) -> Result<()> {
+    async fn pass_on(&self, cx: &Cx, old: &Entry, kept: &Key) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
         let told = |error: Error| error.with_key(&old.key);
         let now = match cx.dst.stat(&old.key).await {
@@ -306,11 +318,11 @@ impl Backup {
         let meta = mode.map(|mode| Box::new(Meta::from_iter([mode])));
         let spec = WriteSpec { size: Some(now.size), mtime: now.mtime, meta, ..WriteSpec::default() };
         let bytes = pipe::read(&cx.dst, &now, None).await.map_err(told)?;
-        pipe::write(to, &self.name_for(cx, &old.key).await?, spec, bytes).await.map(drop).map_err(told)
+        pipe::write(to, kept, spec, bytes).await.map(drop).map_err(told)
     }
 
     /// False where there was nothing any more.
-    async fn put(&self, cx: &Cx, old: &Entry, how: CopyHow) -> Result<bool> {
+    async fn put(&self, cx: &Cx, (old, kept): (&Entry, Key), how: CopyHow) -> Result<bool> {
         let Some(to) = &self.to else { return Ok(false) };
         let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
             return Err(Error::new(ErrorKind::Unsupported, "back up", "this store can't move files by itself"));
@@ -319,7 +331,6 @@ impl Backup {
             let message = "the backup directory must be on the same remote as the destination";
             return Err(Error::new(ErrorKind::Invalid, "back up", message));
         }
-        let kept = self.name_for(cx, &old.key).await?;
         if cx.backup.is_some() {
             self.make_dirs(cx, to, &kept).await?;
         }
@@ -382,9 +393,11 @@ impl Backup {
     }
 
     /// The key of the destination under which `key` is kept; `None` where that is elsewhere, or nothing is kept.
-    pub fn kept_in(&self, dst: &Arc<dyn Store>, key: &Key) -> Option<Key> {
-        let other = self.names().other.get(key).cloned();
-        self.in_destination(dst, &other.unwrap_or_else(|| self.kept_name(key)))
+    pub async fn kept_in(&self, dst: &Arc<dyn Store>, key: &Key) -> Option<Key> {
+        self.to.as_ref()?;
+        // What the source doesn't tell fails when the backup is made.
+        let name = self.name_for(dst, key).await.unwrap_or_else(|_| self.kept_name(key));
+        self.in_destination(dst, &name)
     }
 
     /// The destination's key of what is kept as `kept`, where it is inside.
@@ -400,10 +413,7 @@ impl Backup {
 
     /// True for a name that a backup beside its file has.
     pub fn is_kept_name(&self, key: &Key) -> bool {
-        let Some(suffix) = self.suffix.as_deref().filter(|_| self.beside) else { return false };
-        let path = key.path();
-        let split = self.split(path);
-        path[..split].ends_with(suffix.as_bytes())
+        self.beside && self.ends_so(key)
     }
 
     fn kept_name(&self, key: &Key) -> Key {

@@ -50,7 +50,7 @@ impl Index {
         if let Some(index) = self.get() {
             index.will_change(key).await;
             // The existing file may be backed up under another name first.
-            if let Some(kept) = backup.kept_in(dst, key) {
+            if let Some(kept) = backup.kept_in(dst, key).await {
                 index.will_change(&kept).await;
             }
         }

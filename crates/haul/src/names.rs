@@ -65,8 +65,9 @@ pub async fn by_folded_names(
     let options = ListOptions { max_depth, dirs: true, ..ListOptions::default() };
     let mut listing = list(dst, &Arc::new(filter.for_renamed().for_listing_destination()), options);
     let mut names = FoldedNames::new();
+    let renamed = filter.for_renamed();
     while let Some(step) = listing.next().await {
-        match step {
+        match unmissed(&renamed, step) {
             Listed::Batch(entries) => {
                 for entry in entries {
                     names.entry(folded(entry.key.as_bytes())).or_default().push(entry.key);
@@ -81,6 +82,20 @@ pub async fn by_folded_names(
         }
     }
     Err(Error::new(ErrorKind::Io, "list", "the listing broke off"))
+}
+
+/// A step of a destination's listing, for a job that gives new names: what can't be read of a directory that the rules leave out is asked for
+/// by its keys, if that is needed.
+pub fn unmissed(filter: &Filter, step: Listed) -> Listed {
+    match step {
+        Listed::Failed { lost, error }
+            if error.key().is_some_and(|dir| dir.is_dir() && filter.leaves_alone(&Entry::dir(dir.clone()))) =>
+        {
+            let hidden = Error::new(ErrorKind::Hidden, "list", "a rule leaves the directory out");
+            Listed::Failed { lost, error: hidden.with_key(error.key().unwrap_or(&Key::new(""))) }
+        }
+        step => step,
+    }
 }
 
 impl Naming {

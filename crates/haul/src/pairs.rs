@@ -4,6 +4,7 @@ use crate::{
     Cx, ListOptions,
     index::{Candidate, Matcher, RemoteIndex, Settles, Use, Wrong, agree, noted},
     list,
+    names::unmissed,
     presence::{self, Answer, Told},
 };
 use futures::{StreamExt, stream::BoxStream};
@@ -127,6 +128,8 @@ impl Sides<'_> {
         let Some(options) = &self.dst else { return futures::stream::iter([Listed::End]).boxed() };
         let absent = |error: &Error| error.kind() == ErrorKind::DirNotFound;
         let listing = absent_is_empty(list(&self.cx.dst, &Arc::new(self.about.clone()), options.clone()), absent);
+        let filter = self.cx.filter.clone();
+        let listing = listing.map(move |step| unmissed(&filter, step)).boxed();
         noted(listing, self.index, options.max_depth.is_none().then(|| self.about.clone()))
     }
 }

@@ -190,12 +190,11 @@ fn rules(flags: &Given<'_>) -> Result<Vec<String>> {
             });
         }
         for pattern in patterns {
-            let rule = format!("{sign}{pattern}");
-            // Blanks at the ends were typed, or came from a script by mistake: what is left out is left out either way.
-            if let Some(pattern) = rule.strip_prefix("- ").filter(|pattern| pattern.trim() != *pattern) {
-                rules.push(format!("- {}", pattern.trim()));
+            rules.push(format!("{sign}{pattern}"));
+            // rclone drops a blank at the end, if not always: it may come from a script by mistake, and what is left out stays so.
+            if sign == "- " && pattern.trim_end() != pattern {
+                rules.push(format!("- {}", pattern.trim_end()));
             }
-            rules.push(rule);
         }
         for file in files {
             rules.extend(lines(file)?.into_iter().map(|line| format!("{sign}{line}")));

@@ -62,7 +62,7 @@ fn two_accounts_whose_drives_have_no_id_are_two_places() {
     assert_eq!(place("work", &none), place("work", &none));
     let token = |who: &str| {
         format!(
-            r#"{{"access_token":"{who}","token_type":"Bearer","refresh_token":"r","expiry":"0001-01-01T00:00:00Z"}}"#
+            r#"{{"access_token":"{who}","token_type":"Bearer","refresh_token":"{who}","expiry":"0001-01-01T00:00:00Z"}}"#
         )
     };
     let typed = |who: &str| place(":onedrive", &[("drive_id", ""), ("token", &token(who))]);

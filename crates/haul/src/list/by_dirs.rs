@@ -133,7 +133,14 @@ impl Walk {
                         self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;
                         self.hide(&entry.key).await?;
                     }
-                    Some(_) if !deeper => batch.push(entry),
+                    Some(below) if !deeper => {
+                        batch.push(entry);
+                        // Whether it holds a marker isn't known then.
+                        for failed in below.failed {
+                            self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;
+                            self.out.send(failed).await.ok()?;
+                        }
+                    }
                     Some(below) => {
                         batch.push(entry);
                         self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;

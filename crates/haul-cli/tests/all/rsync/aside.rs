@@ -76,6 +76,12 @@ mkdir -p s/bk dst/bk; echo new >s/bk/n; echo 1 >s/f; echo 22 >dst/f; echo kept >
         let (code, _, errors) = oracle.haul(&[&line[..], sources, &["dst"]].concat());
         assert!(code == Some(1) && errors.contains("choose another"), "{sources:?}: {code:?}: {errors}");
     }
+    // What stands beside a file that alone is meant isn't brought.
+    for (sources, dst) in [(&["s/f"][..], "dst"), (&["s/f"], "dst/f")] {
+        let (code, _, errors) = oracle.haul(&[&["-tb", "--backup-dir=bk"], sources, &[dst]].concat());
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{dst}");
+    }
+    std::fs::write(oracle.folder().join("dst/f"), "other again").unwrap();
     for more in ["--exclude=/bk/", "--delete-excluded"] {
         let (code, _, errors) = oracle.haul(&[&line[..], &["--exclude=/bk/", more, "s/", "dst"]].concat());
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{more}");
@@ -99,6 +105,13 @@ find s t dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +
         "-rtb t/ s/ dst",
     ];
     each(setup, Compare::Trees, &lines);
+    // A name that only ends as one with a suffix twice keeps one backup, whatever the number of runs.
+    let Some(again) = super::oracle::Oracle::new("mkdir s dst; echo 0 >'s/a~b~'; echo x >'dst/a~b~'") else { return };
+    for run in 1..4 {
+        std::fs::write(again.folder().join("s/a~b~"), format!("{run} {}", "x".repeat(run))).unwrap();
+        assert_eq!(again.haul(&["-rtb", "s/", "dst"]).0, Some(0));
+        assert_eq!(std::fs::read_dir(again.folder().join("dst")).unwrap().count(), 2);
+    }
     // One of its name is there too: all four are left, where rsync keeps three.
     let Some(oracle) =
         super::oracle::Oracle::new(&format!("{setup} echo older >dst/f~; touch -d 2019-01-01T00:00:00Z dst/f~"))

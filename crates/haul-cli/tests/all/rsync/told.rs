@@ -394,3 +394,33 @@ find s d -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; chmod 0 s/m s/g/h s
         }
     }
 }
+
+#[test]
+fn options_that_would_be_passed_over_are_refused() {
+    let Some(oracle) = super::oracle::Oracle::new("mkdir s dst; echo 1 >s/f; echo f >list") else { return };
+    for line in [&["-a", "-M--fake-super", "s/", "dst"][..], &["--list-only", "--files-from=list", "s/"]] {
+        let (code, _, errors) = oracle.haul(line);
+        assert!(code == Some(1) && !errors.is_empty(), "{line:?}: {code:?} {errors}");
+    }
+    assert!(!oracle.folder().join("dst/f").exists());
+}
+
+#[test]
+fn a_list_heeds_rules_and_tells_those_that_cannot_be_read() {
+    let setup = "mkdir -p s/d s/e; echo 1 >s/d/f; echo '- x' >s/.rules; echo '- /../' >s/d/.rules; printf 'nonsense here\\n' >s/e/.rules";
+    let Some(oracle) = super::oracle::Oracle::new(setup) else { return };
+    let (code, list, _) = oracle.haul(&["-rm", "--list-only", "--exclude=.rules", "s/"]);
+    assert!(code == Some(0) && list.contains("d/f") && !list.contains(" e\n"), "{list}");
+    let (code, _, errors) = oracle.haul(&["-r", "--list-only", "--filter=: .rules", "s/"]);
+    assert!(code == Some(23) && errors.contains("nonsense"), "{code:?} {errors}");
+}
+
+#[test]
+fn a_missing_source_keeps_from_deleting_but_with_ignore_errors() {
+    let setup = "mkdir s dst; echo 1 >s/f; echo 1 >dst/gone";
+    let Some(oracle) = super::oracle::Oracle::new(setup) else { return };
+    assert_eq!(oracle.haul(&["-r", "--delete", "nope", "s/", "dst"]).0, Some(23));
+    assert!(oracle.folder().join("dst/gone").exists());
+    assert_eq!(oracle.haul(&["-r", "--delete", "--ignore-errors", "nope", "s/", "dst"]).0, Some(23));
+    assert!(!oracle.folder().join("dst/gone").exists());
+}
