@@ -87,8 +87,13 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
         .with_unlisted_parents(options.no_implied_dirs))
 }
 
-/// A folder for backups that is named from the destination, without slashes around it.
+/// A folder for backups that is inside the destination, without slashes around it.
 pub fn backup_dir_inside(options: &Options) -> Option<&[u8]> {
+    relative_backup_dir(options).filter(|dir| !dir.split(|b| *b == b'/').any(|part| matches!(part, b"" | b"." | b"..")))
+}
+
+/// One that is named from there, wherever that leads.
+fn relative_backup_dir(options: &Options) -> Option<&[u8]> {
     let dir = options.backup_dir.as_ref().filter(|dir| !dir.starts_with(b"/") && !dir.contains(&b':'))?;
     let dir = dir.strip_prefix(b"./").unwrap_or(dir);
     Some(dir.strip_suffix(b"/").unwrap_or(dir))
@@ -104,7 +109,7 @@ fn compile(options: &Options, scope: &Scope, root: Vec<u8>) -> Result<RuleSet, W
     for name in &scope.others {
         rules.filter(&[b"P /", &escape(name)[..]].concat())?;
     }
-    if let Some(dir) = backup_dir_inside(options) {
+    if let Some(dir) = relative_backup_dir(options) {
         let dir = escape(dir);
         // Whatever is deleted, no backup is; that the source has nothing there was checked.
         rules.filter(&[b"P /", &dir[..], b"/"].concat())?;

@@ -96,6 +96,20 @@ fn what_others_did_is_found() {
     site.assert_equal("two");
 }
 
+/// An index that the audit finds wanting isn't all that is there.
+#[test]
+fn what_others_added_is_a_difference_and_is_deleted() {
+    let site = Site::new(50);
+    let sync = ["sync", "--index", "@src", "s:b"];
+    site.run(&sync).1.ok();
+    site.run(&sync).1.ok();
+    site.cloud.put("b", b"d1/stranger", "x", &[]);
+    let ran = site.run(&["check", "--index", "@src", "s:b"]).1.code(1);
+    assert!(ran.err.contains("d1/stranger"), "{}", ran.err);
+    site.run(&sync).1.ok();
+    assert!(site.cloud.get("b", b"d1/stranger").is_none());
+}
+
 /// Files go back and forth between two contents of one size, each with a time of its own, while runs are killed anywhere: an index
 /// that says what was there before a killed run would take the one for the other.
 #[test]

@@ -31,6 +31,8 @@ pub struct Audit {
     pub borne_out: u64,
     /// Keys of the index that the pages cover.
     pub compared: usize,
+    /// Keys that the pages show and the index never knew.
+    pub unknown: usize,
 }
 
 /// What an index was found to be right and wrong about.
@@ -171,6 +173,7 @@ impl Audit {
         self.news.extend(other.news);
         self.borne_out += other.borne_out;
         self.compared += other.compared;
+        self.unknown += other.unknown;
     }
 }
 
@@ -213,6 +216,7 @@ fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Resu
             break;
         }
         while let Some(entry) = entries.next_if(|entry| entry.key.stored() < key) {
+            audit.unknown += 1;
             audit.news.extend(Some(entry).filter(|_| terms.unknown));
         }
         let entry = entries.next_if(|entry| entry.key.stored() == key);
@@ -234,7 +238,9 @@ fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Resu
         audit.compared += 1;
         index.next().map_err(broken)?;
     }
-    audit.news.extend(entries.filter(|_| terms.unknown));
+    let unknown: Vec<Entry> = entries.collect();
+    audit.unknown += unknown.len();
+    audit.news.extend(unknown.into_iter().filter(|_| terms.unknown));
     Ok(audit)
 }
 

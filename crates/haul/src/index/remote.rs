@@ -71,6 +71,8 @@ pub struct RemoteIndex {
     was: Option<Arc<Snapshot>>,
     /// What `was` says may be believed.
     believed: bool,
+    /// It never knew some of what is there.
+    lacks: bool,
     /// When the run began.
     minute: u32,
     state: Mutex<State>,
@@ -141,6 +143,7 @@ impl RemoteIndex {
             settings: settings.clone(),
             sink: sink.clone(),
             was: opened.was.map(|was| Arc::new(was.with_links(store.caps().symlinks))),
+            lacks: false,
             believed: uses != Uses::Nothing && !opened.busy && !settings.verify,
             minute: settings.minute.unwrap_or_else(|| minute(files::now())),
             state: Mutex::new(State { learned: Some(Learned::default()), ..State::default() }),
@@ -159,7 +162,9 @@ impl RemoteIndex {
         let (young, aged, seed) = (self.young(), self.minute.saturating_sub(AGED), self.settings.seed);
         let content = self.settings.content;
         match audit(was, store, Terms { young, aged, unknown, content, seed }).await {
-            Ok(Audit { wrong, news, borne_out, .. }) => {
+            Ok(Audit { wrong, news, borne_out, unknown: others, .. }) => {
+                // One that holds what a filter let through has never known the rest.
+                self.lacks = others > 0 && was.whole == ALL;
                 tracing::info!("{}: the listing bears out {borne_out} keys of the index", self.name);
                 let mut doubts = Doubts::default();
                 wrong.iter().for_each(|(key, _)| doubts.add(key.as_bytes()));
@@ -207,7 +212,7 @@ impl RemoteIndex {
     /// True when the index has every key that a filter lets through, as far as haul can know, and much of that is young: who must
     /// know all that is there may go by it.
     pub fn knows_all(&self, filter: &Filter) -> bool {
-        let Some(was) = self.snapshot() else { return false };
+        let Some(was) = self.snapshot().filter(|_| !self.lacks) else { return false };
         let whole = was.whole == ALL || was.whole != PART && was.whole == scope(filter);
         whole && 2 * was.fresh(*self.young().start()) >= was.count()
     }
