@@ -227,7 +227,7 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
     if key.is_dir() {
         match read::facts(service, key, &place, None).await {
             Ok(facts) if facts.size().is_none_or(|size| size > 0) => return Err(haul_store::pages::no_marker(key)),
-            Err(error) if error.is_missing() => return Ok(()),
+            Err(error) if error.is_missing() => {}
             looked => drop(looked?),
         }
     }

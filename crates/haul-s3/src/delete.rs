@@ -82,7 +82,7 @@ async fn one(service: &Service, key: &Key, place: &Place) -> Result<()> {
     if place.object.ends_with(b"/") {
         match read::head(service, key, place, None).await {
             Ok(headers) if read::size(&headers, key)? > 0 => return Err(haul_store::pages::no_marker(key)),
-            Err(error) if error.is_missing() => return Ok(()),
+            Err(error) if error.is_missing() => {}
             looked => drop(looked?),
         }
     }
