@@ -640,10 +640,13 @@ async fn a_backup_in_the_destination_is_no_secret() {
     put(&pair.src, &old, 77, 3_000).await;
     assert!(pair.run(Verb::Copy).await.is_ok());
     put(&pair.src, &name(3), 8, 2_000).await;
+    // Where the source has a file of that name, the backup gets another.
+    remove(&pair.src, &old).await;
     let suffix = Job::default().with(|job| job.existing.backup_suffix = Some(".old".into()));
     let report = pair.run_with(Verb::Copy, suffix).await;
     assert_eq!((report.totals.transfers, report.is_ok()), (1, true), "{:?}", report.errors);
     assert!(!pair.open(Uses::Nothing).await.has(&Key::new(&old)).unwrap());
+    put(&pair.src, &old, 77, 3_000).await;
     assert!(pair.run(Verb::Copy).await.is_ok());
     let (src, dst) = (held(&pair.src).await, held(&pair.there()).await);
     pair.assert_equal(&src, &dst, "in the end");
