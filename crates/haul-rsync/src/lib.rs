@@ -539,12 +539,11 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) ->
         }
         let filter = filters::filter(&bare, scope.clone())?;
         let shown = if dir.is_root() { filter.wants_root() } else { filter.descend(dir.as_bytes()) };
-        let io = |e: anyhow::Error| (exit::FILE_IO, format!("{e:#}"));
-        let there = match shown {
-            true => ctx.open_as(&job.src, &opening::of_source(options, job)).map_err(io)?.stat(&dir).await,
-            false => continue,
-        };
-        match there {
+        if !shown {
+            continue;
+        }
+        let from = ctx.open_as(&job.src, &opening::of_source(options, job));
+        match from.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?.stat(&dir).await {
             Err(error) if error.is_missing() => continue,
             Err(error) => return Err((exit::FILE_IO, error.to_string())),
             Ok(_) => {}

@@ -229,8 +229,12 @@ impl Backup {
             answers.into_iter().collect::<Result<()>>().map_err(|error| error.with_key(&old.key))?;
             return Ok(true);
         }
-        let renames = cx.dst.caps().renames;
         let kept = self.name_for(&cx.dst, &old.key).await?;
+        self.move_to(cx, old, &kept).await
+    }
+
+    async fn move_to(&self, cx: &Cx, old: &Entry, kept: &Key) -> Result<bool> {
+        let renames = cx.dst.caps().renames;
         self.put(cx, (old, kept), if renames { CopyHow::Rename } else { CopyHow::Copy }).await?;
         Ok(renames)
     }
@@ -243,20 +247,20 @@ impl Backup {
         if !self.is_on() || self.is_unsafe(cx, old).await? {
             return self.keep(cx, old).await.map(|_| Kept::Done);
         }
+        let kept = self.name_for(&cx.dst, &old.key).await?;
         if self.may_link {
             // An older backup goes when it is replaced, and doesn't come back.
-            let kept = self.name_for(&cx.dst, &old.key).await?;
             let replaces = self.has(&kept).await.unwrap_or(true);
-            match self.put(cx, (old, kept), CopyHow::Link).await {
+            match self.put(cx, (old, &kept), CopyHow::Link).await {
                 Ok(true) if !replaces => return Ok(Kept::Linked),
                 Ok(_) => return Ok(Kept::Done),
                 Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
                 // Another file system, or one without hard links.
-                Err(_) if old.kind == Kind::File => return self.keep_copy(cx, old).await.map(|()| Kept::Done),
+                Err(_) if old.kind == Kind::File => return self.copy_to(cx, old, &kept).await.map(|()| Kept::Done),
                 Err(_) => {}
             }
         }
-        Ok(if self.keep(cx, old).await? { Kept::Moved } else { Kept::Done })
+        Ok(if self.move_to(cx, old, &kept).await? { Kept::Moved } else { Kept::Done })
     }
 
     /// Undoes that on a disk, where what was to replace `old` has not come: it has its name again, and that alone. What is there by now
@@ -296,9 +300,13 @@ impl Backup {
     /// Errors: as [`Backup::keep`].
     pub async fn keep_copy(&self, cx: &Cx, old: &Entry) -> Result<()> {
         let kept = self.name_for(&cx.dst, &old.key).await?;
-        match self.put(cx, (old, kept.clone()), CopyHow::Copy).await {
+        self.copy_to(cx, old, &kept).await
+    }
+
+    async fn copy_to(&self, cx: &Cx, old: &Entry, kept: &Key) -> Result<()> {
+        match self.put(cx, (old, kept), CopyHow::Copy).await {
             // The store doesn't copy, or not while bandwidth is limited.
-            Err(error) if error.kind() == ErrorKind::Unsupported => self.pass_on(cx, old, &kept).await,
+            Err(error) if error.kind() == ErrorKind::Unsupported => self.pass_on(cx, old, kept).await,
             put => put.map(drop),
         }
     }
@@ -322,7 +330,7 @@ impl Backup {
     }
 
     /// False where there was nothing any more.
-    async fn put(&self, cx: &Cx, (old, kept): (&Entry, Key), how: CopyHow) -> Result<bool> {
+    async fn put(&self, cx: &Cx, (old, kept): (&Entry, &Key), how: CopyHow) -> Result<bool> {
         let Some(to) = &self.to else { return Ok(false) };
         let (Some(from), Some(domain)) = (cx.dst.caps().domain.clone(), to.caps().domain.clone()) else {
             return Err(Error::new(ErrorKind::Unsupported, "back up", "this store can't move files by itself"));
@@ -332,7 +340,7 @@ impl Backup {
             return Err(Error::new(ErrorKind::Invalid, "back up", message));
         }
         if cx.backup.is_some() {
-            self.make_dirs(cx, to, &kept).await?;
+            self.make_dirs(cx, to, kept).await?;
         }
         let item = CopyItem {
             from: old.key.clone(),

@@ -63,9 +63,9 @@ pub async fn by_folded_names(
     max_depth: Option<usize>,
 ) -> Result<FoldedNames> {
     let options = ListOptions { max_depth, dirs: true, ..ListOptions::default() };
-    let mut listing = list(dst, &Arc::new(filter.for_renamed().for_listing_destination()), options);
-    let mut names = FoldedNames::new();
     let renamed = filter.for_renamed();
+    let mut listing = list(dst, &Arc::new(renamed.for_listing_destination()), options);
+    let mut names = FoldedNames::new();
     while let Some(step) = listing.next().await {
         match unmissed(&renamed, step) {
             Listed::Batch(entries) => {

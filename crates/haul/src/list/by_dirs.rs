@@ -135,9 +135,11 @@ impl Walk {
                     }
                     Some(below) if !deeper => {
                         batch.push(entry);
-                        // Whether it holds a marker isn't known then.
-                        for failed in below.failed {
+                        if !below.failed.is_empty() {
+                            // Whether it holds a marker isn't known.
                             self.out.send(Listed::Batch(std::mem::take(&mut batch))).await.ok()?;
+                        }
+                        for failed in below.failed {
                             self.out.send(failed).await.ok()?;
                         }
                     }
