@@ -31,14 +31,41 @@ impl Bundles for FarStore {
         Box::pin(async move {
             let sent = |file: &Small| (file.bytes.len() as u64, hash_bytes(&[Algo::Crc64Nvme], &file.bytes));
             let sent: Vec<_> = files.iter().map(sent).collect();
-            let told = |file: Small| Small { spec: upload::told(&file.spec), ..file };
-            let answer = self.far.all("PUT", Request::PutAll(files.into_iter().map(told).collect())).await;
+            let keys: Vec<Key> = files.iter().map(|file| file.key.clone()).collect();
+            let told = |(file, (_, crc)): (Small, &(u64, Hashes))| {
+                let spec = upload::told_whole(&file.spec, crc);
+                Small { spec, ..file }
+            };
+            let answer = self.far.all("PUT", Request::PutAll(files.into_iter().zip(&sent).map(told).collect())).await;
             let stored = answers(answer, sent.len(), |answer| match answer {
                 Answer::AllStored(stored) => Some(stored),
                 _ => None,
             });
-            sent.into_iter().zip(stored).map(|(sent, stored)| arrived(sent, stored?)).collect()
+            let mut all = Vec::with_capacity(keys.len());
+            for ((sent, key), stored) in sent.into_iter().zip(&keys).zip(stored) {
+                all.push(match stored {
+                    Ok(stored) => self.arrived(key, sent, stored).await,
+                    Err(error) => Err(error),
+                });
+            }
+            all
         })
+    }
+}
+
+impl FarStore {
+    /// What the far end stored, if that is what was sent.
+    async fn arrived(
+        &self,
+        key: &Key,
+        (size, hashes): (u64, Hashes),
+        (stored, arrived): (Stored, u64),
+    ) -> Result<Stored> {
+        if arrived == crc64(&hashes) && stored.size == size {
+            return Ok(Stored { hashes, ..stored });
+        }
+        self.far.take_back(key, stored).await;
+        Err(other_bytes("write"))
     }
 }
 
@@ -69,13 +96,5 @@ fn proved(key: &Key, file: Whole) -> Result<(Entry, Bytes)> {
     match crc64_of(&bytes) == sent {
         true => Ok((near(entry), bytes)),
         false => Err(other_bytes("read")),
-    }
-}
-
-/// What the far end stored, if that is what was sent.
-fn arrived((size, hashes): (u64, Hashes), (stored, arrived): (Stored, u64)) -> Result<Stored> {
-    match arrived == crc64(&hashes) && stored.size == size {
-        true => Ok(Stored { hashes, ..stored }),
-        false => Err(other_bytes("write")),
     }
 }

@@ -1,6 +1,7 @@
 //! Reaching a far end: a session of the user's own ssh, or any other command whose standard input and output lead there.
 
 use crate::{
+    frame::AHEAD,
     hello::{self, About, Hello},
     install::{self, ABSENT, Program},
     pack::Packing,
@@ -18,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Pipes are read and written in blocks of this size.
+/// Pipes are written in blocks of this size.
 const BLOCK: usize = 256 << 10;
 
 /// Sessions of a login that others are left: the one that SFTP logged in with, and one for commands.
@@ -149,7 +150,7 @@ impl From<haul_ssh::Pipe> for Pipe {
     fn from(pipe: haul_ssh::Pipe) -> Pipe {
         let haul_ssh::Pipe { input, output, end } = pipe;
         Pipe {
-            input: Box::new(BufReader::with_capacity(BLOCK, output)),
+            input: Box::new(BufReader::with_capacity(AHEAD, output)),
             output: Box::new(BufWriter::with_capacity(BLOCK, input)),
             end: Some(end),
         }

@@ -8,7 +8,7 @@ use crate::{
     history::Reading,
     pack::{unpack, unpack_behind},
 };
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use std::io::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -23,6 +23,9 @@ const KEPT: u8 = 0x40;
 
 /// Bytes of content in a frame: little enough that a question which comes behind a few of them doesn't wait long.
 pub const PIECE: usize = 256 << 10;
+
+/// Bytes that are read ahead of what is asked for: several small frames at once, and of a large one little that is copied once more.
+pub const AHEAD: usize = 32 << 10;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +122,8 @@ impl Frame {
         head.put_u32((HEAD - 4 + body.len()) as u32);
         head.put_u8(self.kind.code() | marks.code());
         head.put_u32(self.id);
-        to.write_all(&head).await?;
-        to.write_all(body).await
+        // At once: by itself the head of a large frame would be a packet of ssh's own.
+        to.write_all_buf(&mut head.chain(body)).await
     }
 
     /// The next one, where nothing was agreed on.

@@ -11,7 +11,7 @@ mod room;
 mod tests;
 
 use crate::{
-    frame::{Frame, Kind},
+    frame::{AHEAD, Frame, Kind},
     hello::{self, About, Heard},
     history::Reading,
     join::{self, Door, Guest},
@@ -56,7 +56,7 @@ const UPLOADS: usize = 2048;
 /// What is still on its way to a write that is to end has so long to be noticed as given up.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
-/// Bytes read and written at a time.
+/// Bytes written at a time.
 const BLOCK: usize = 256 << 10;
 
 /// How often the far end says that it is there.
@@ -82,7 +82,7 @@ pub async fn serve(
 /// Errors: as [`serve`]; the descriptors can't be read and written.
 pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> {
     let [input, output] = [ends[0].try_clone()?, ends[1].try_clone()?];
-    let mut from = BufReader::with_capacity(BLOCK, pipe::reader(input)?);
+    let mut from = BufReader::with_capacity(AHEAD, pipe::reader(input)?);
     let Some(heard) = hello::hear(&mut from).await? else { return Ok(()) };
     if let Some(token) = heard.joins() {
         // Nothing follows a hello before it is answered, so that nothing is lost in the buffer.
@@ -132,7 +132,7 @@ async fn guests(door: Door, session: Arc<Session>) {
 
 async fn welcome(guest: Guest, session: Arc<Session>) -> io::Result<()> {
     let Guest { input, output, mark, version, packing, knocker: _knocker } = guest;
-    let from = BufReader::with_capacity(BLOCK, pipe::reader(input)?);
+    let from = BufReader::with_capacity(AHEAD, pipe::reader(input)?);
     let mut to = BufWriter::with_capacity(BLOCK, pipe::writer(output)?);
     hello::answer_again(&mark, version, packing, &mut to).await?;
     converse(from, to, session, packing).await

@@ -53,6 +53,22 @@ pub fn told(spec: &WriteSpec) -> WriteSpec {
     WriteSpec { hashes: whole.unwrap_or_default(), ..spec.clone() }
 }
 
+/// The same of a file that goes as a whole, with the checksum that it must have when it arrives.
+pub fn told_whole(spec: &WriteSpec, crc: &Hashes) -> WriteSpec {
+    let told = told(spec);
+    let hashes = told.hashes.iter().fold(crc.clone(), |hashes, (algo, value)| hashes.with(algo, value));
+    WriteSpec { hashes, ..told }
+}
+
+impl Far {
+    /// Removes what a far end published though it isn't what was sent: an older one finds out too late.
+    pub async fn take_back(&self, key: &Key, stored: Stored) {
+        let Some(version) = stored.version else { return };
+        // The error to tell is that other bytes arrived.
+        let _ = self.ask("DELETE", Request::Delete(vec![(key.clone(), Some(version))])).await;
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -150,9 +166,10 @@ impl FarUpload {
         let spec = WriteSpec {
             mtime: late.mtime.or(self.spec.mtime),
             meta: late.meta.clone().or_else(|| self.spec.meta.clone()),
-            ..told(&self.spec)
+            ..self.spec.clone()
         };
         let crc = hash::hash_bytes(&[Algo::Crc64Nvme], &bytes);
+        let spec = told_whole(&spec, &crc);
         let request = Request::Put { key: self.key.clone(), spec, bytes };
         // Closed never.
         let _room = self.far.line.on_the_way.acquire_many(weight(size)).await.ok();
@@ -162,7 +179,10 @@ impl FarUpload {
                 let keeps = self.far.line.about.get().is_some_and(|about| about.keeps);
                 if keeps { Ok(stored) } else { self.with_attributes(stored).await }
             }
-            Answer::Stored(..) => Err(other_bytes("write")),
+            Answer::Stored(stored, _) => {
+                self.far.take_back(&self.key, stored).await;
+                Err(other_bytes("write"))
+            }
             _ => Err(unexpected()),
         }
     }

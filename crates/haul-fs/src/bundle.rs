@@ -14,12 +14,11 @@ use super::{
 use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Key, Result, Version, attributes::Unkept};
 use haul_store::{
-    Small, Stored, WriteSpec,
+    Small, Stored, WriteSpec, blocks,
     disk::Abandoned,
     late::{self, Tells},
 };
-use rustix::io::Errno;
-use std::{fs::File, os::fd::OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// See [`haul_store::Bundles::fetch`]; runs on the pool.
 pub(super) fn fetch(
@@ -43,27 +42,12 @@ fn fetch_one(local: &Local, key: &Key, version: Option<&Version>, room: u64) -> 
     if entry.size > room {
         return Err(alone(OP, key));
     }
-    let bytes = whole(&file, entry.size as usize).map_err(|e| fail(OP, key, e))?;
+    let bytes = blocks::held(&file, 0..entry.size).map_err(|e| fail(OP, key, e))?;
     let after = meta::facts(&file, meta::FACTS).map_err(|e| fail(OP, key, e))?;
     if bytes.len() as u64 != entry.size || entry.version != Some(meta::version(&after)) {
         return Err(changed(OP, key));
     }
     Ok((entry, bytes.into()))
-}
-
-/// The first `size` bytes of a file; less where it has less.
-fn whole(file: &File, size: usize) -> rustix::io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(size);
-    while bytes.len() < size {
-        let at = bytes.len() as u64;
-        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
-            Ok(0) => break,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    bytes.truncate(size);
-    Ok(bytes)
 }
 
 /// One batch of files that are written.

@@ -28,6 +28,25 @@ pub fn read(file: impl AsFd, range: Range<u64>, mut take: impl FnMut(&[u8])) -> 
     Ok(())
 }
 
+/// What a file has of a range, in memory that nobody fills with zeros before; less than the range where the file ends in it.
+///
+/// Errors: the system's.
+pub fn held(file: impl AsFd, range: Range<u64>) -> rustix::io::Result<Vec<u8>> {
+    let size = (range.end - range.start) as usize;
+    let mut bytes = Vec::with_capacity(size);
+    while bytes.len() < size {
+        let at = range.start + bytes.len() as u64;
+        match rustix::io::pread(&file, rustix::buffer::spare_capacity(&mut bytes), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    // The memory may have room for more.
+    bytes.truncate(size);
+    Ok(bytes)
+}
+
 /// The error of content that is shorter than promised: `Io`, worth another try.
 pub fn ended_early(got: u64, want: u64) -> Error {
     Error::new(ErrorKind::Io, "read", format!("it ended after {got} of {want} bytes")).with_retry(Retry::Backoff)

@@ -11,7 +11,7 @@ use crate::{
     message::{self, Answer, Asking, Folder, Request},
     wire::{Queued, WINDOW},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{StreamExt as _, future::ready, stream};
 use haul_core::{
     Algo, Error, ErrorKind, Hasher, Hashes, Key, Listed, Result, Retry, Version,
@@ -24,7 +24,6 @@ use haul_store::{
 };
 use std::{
     ops::Range,
-    os::unix::fs::FileExt as _,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -37,6 +36,9 @@ const BATCH: usize = 2000;
 
 /// Files that one request is about, at most. A near end has a thousand.
 const ITEMS: usize = 10_000;
+
+/// Bytes of a file that are read at a time, and go in pieces: each time costs two changes of threads.
+const BLOCK: usize = 4 * PIECE;
 
 /// Blocks of a file that are read ahead.
 const AHEAD: usize = 2;
@@ -395,6 +397,7 @@ async fn list(folder: &Opened, request: ListRequest, replies: &Replies) {
 async fn put(folder: &Opened, key: &Key, spec: WriteSpec, bytes: Bytes) -> Result<(Stored, u64)> {
     let payload = Payload::from(bytes);
     let hashes = payload.hash(&[Algo::Crc64Nvme]).await?;
+    bundle::arrived(&spec, crc64(&hashes))?;
     let along = spec.keep.as_ref().zip(spec.carried.as_ref());
     let along = along.map(|(keep, carried)| AttributesItem::carried_along(key, &spec, keep, carried));
     let upload = folder.store.write(key, spec).await?;
@@ -431,7 +434,7 @@ async fn send(body: Body, replies: &Replies, mut first: Held) -> Result<()> {
     match body {
         Body::File(file, range) => {
             drop(first);
-            let starts = range.clone().step_by(PIECE).map(|from| from..range.end.min(from + PIECE as u64));
+            let starts = range.clone().step_by(BLOCK).map(|from| from..range.end.min(from + BLOCK as u64));
             let (session, window) = (replies.session.clone(), replies.window.clone());
             let blocks = stream::iter(starts).then(move |range| {
                 let (file, session, window) = (file.clone(), session.clone(), window.clone());
@@ -447,9 +450,13 @@ async fn send(body: Body, replies: &Replies, mut first: Held) -> Result<()> {
             });
             let mut blocks = std::pin::pin!(blocks.buffered(AHEAD));
             while let Some(block) = blocks.next().await {
-                let (block, room) = block?;
+                let (mut block, mut room) = block?;
                 hasher.update(&block);
-                replies.data(block, room).await;
+                while !block.is_empty() {
+                    let piece = block.split_to(PIECE.min(block.len()));
+                    let room = room.as_mut().and_then(|room| room.split(piece.len()));
+                    replies.data(piece, room).await;
+                }
             }
         }
         Body::Stream(mut pieces) => {
@@ -473,14 +480,12 @@ async fn send(body: Body, replies: &Replies, mut first: Held) -> Result<()> {
 }
 
 fn block(file: &std::fs::File, range: Range<u64>) -> Result<Bytes> {
-    let mut block = BytesMut::zeroed((range.end - range.start) as usize);
-    file.read_exact_at(&mut block, range.start).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
-            Error::new(ErrorKind::Changed, "read", "the file became shorter while it was read")
-        }
-        _ => Error::from_io("read", error),
-    })?;
-    Ok(block.freeze())
+    let want = range.end - range.start;
+    let block = blocks::held(file, range).map_err(|errno| Error::from_io("read", errno.into()))?;
+    match block.len() as u64 == want {
+        true => Ok(block.into()),
+        false => Err(Error::new(ErrorKind::Changed, "read", "the file became shorter while it was read")),
+    }
 }
 
 /// Copies from another folder of this machine.

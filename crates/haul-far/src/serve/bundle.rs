@@ -4,18 +4,33 @@ use super::{
     Opened,
     keys::{far, near_entry},
 };
-use crate::{crc64_of, message::Whole};
+use crate::{crc64_of, message::Whole, read::other_bytes};
 use bytes::Bytes;
-use haul_core::{Key, Result, Version};
-use haul_store::{Small, Stored, none_offered};
+use haul_core::{Algo, Error, ErrorKind, Key, Result, Version};
+use haul_store::{Small, Stored, WriteSpec, none_offered};
 
 /// Writes files; with the CRC-64/NVME of each as it arrived. Errors name keys of the store.
 pub async fn put(folder: &Opened, files: Vec<Small>) -> Vec<Result<(Stored, u64)>> {
     let Some(bundles) = folder.store.bundles() else { return none_offered(files.len(), "write") };
-    let crcs: Vec<u64> = files.iter().map(|file| crc64_of(&file.bytes)).collect();
+    let crcs: Vec<Result<u64>> = files.iter().map(|file| arrived(&file.spec, crc64_of(&file.bytes))).collect();
     let here = |file: Small| Small { key: far(folder, &file.key), ..file };
-    let stored = bundles.put(files.into_iter().map(here).collect()).await;
-    stored.into_iter().zip(crcs).map(|(stored, crc)| Ok((stored?, crc))).collect()
+    let whole = files.into_iter().zip(&crcs).filter(|(_, crc)| crc.is_ok()).map(|(file, _)| here(file));
+    let mut stored = bundles.put(whole.collect()).await.into_iter();
+    crcs.into_iter().map(|crc| crc.and_then(|crc| Ok((stored.next().unwrap_or_else(no_answer)?, crc)))).collect()
+}
+
+/// The checksum of what arrived, unless the near end says that it sent something else: that must not be published.
+///
+/// Errors: `Corrupt`.
+pub fn arrived(spec: &WriteSpec, crc64: u64) -> Result<u64> {
+    match spec.hashes.get(Algo::Crc64Nvme) {
+        Some(sent) if *sent != crc64.to_be_bytes() => Err(other_bytes("write")),
+        _ => Ok(crc64),
+    }
+}
+
+fn no_answer<T>() -> Result<T> {
+    Err(Error::new(ErrorKind::Io, "write", "the store gave no answer"))
 }
 
 /// Reads files. Errors name keys of the store.

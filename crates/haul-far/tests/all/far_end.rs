@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use haul_core::{ErrorKind, Key, Listed, Meta};
 use haul_far::{Settings, serve};
-use haul_store::{Late, ListRequest, Payload, Store, WriteSpec};
+use haul_store::{Late, ListRequest, Payload, Small, Store, WriteSpec};
 use std::fs;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex, split};
 
@@ -48,6 +48,34 @@ async fn a_far_end_that_may_only_be_read_changes_nothing() {
     denied(store.delete(vec![(Key::new("there"), None)]).await.remove(0).unwrap_err());
     assert_eq!(store.stat(&Key::new("there")).await.unwrap().size, 3);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_arrives_as_something_else_is_not_published() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("one"), "old").unwrap();
+    let path = folder.path().as_os_str().as_encoded_bytes();
+    let dial = std::sync::Arc::new(stage::Garbled(stage::Here(stage::settings())));
+    let store = haul_far::open_on(&stage::request(path), dial, "far garbled").unwrap();
+    let corrupt = |error: haul_core::Error| assert_eq!(error.kind(), ErrorKind::Corrupt);
+    corrupt(put(&*store, "one", stage::GARBLED.as_bytes()).await.unwrap_err());
+    assert_eq!(fs::read(folder.path().join("one")).unwrap(), b"old");
+    let small = |key: &str, bytes: &'static str| {
+        let spec = WriteSpec { size: Some(bytes.len() as u64), ..WriteSpec::default() };
+        Small { key: Key::new(key), spec, bytes: Bytes::from_static(bytes.as_bytes()) }
+    };
+    let files =
+        vec![small("a", "as sent"), small("one", stage::GARBLED), small("two", stage::GARBLED), small("z", "last")];
+    let mut answers = store.bundles().unwrap().put(files).await.into_iter();
+    assert_eq!(answers.next().unwrap().unwrap().size, 7);
+    corrupt(answers.next().unwrap().unwrap_err());
+    corrupt(answers.next().unwrap().unwrap_err());
+    assert_eq!(answers.next().unwrap().unwrap().size, 4);
+    let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "one", "z"]);
+    assert_eq!(fs::read(folder.path().join("one")).unwrap(), b"old");
+    corrupt(put(&*store, "large", &stage::GARBLED.as_bytes().repeat(1 << 18)).await.unwrap_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,15 @@ use futures::future::BoxFuture;
 use haul_core::Result;
 use haul_far::{Call, Dial, Pipe, Settings};
 use haul_store::{Links, OpenRequest, Store};
-use std::{net::Ipv4Addr, path::Path, sync::Arc};
-use tokio::io::{BufReader, BufWriter, duplex, split};
+use std::{
+    io,
+    net::Ipv4Addr,
+    path::Path,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::io::{AsyncWrite, BufReader, BufWriter, duplex, split};
 
 /// Serves each connection from this process.
 pub struct Here(pub Settings);
@@ -47,4 +54,48 @@ pub fn request(path: &[u8]) -> OpenRequest {
 pub fn open(folder: &Path, settings: Settings) -> Arc<dyn Store> {
     let path = std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str());
     haul_far::open_on(&request(path), Arc::new(Here(settings)), "far here").unwrap()
+}
+
+/// Serves as [`Here`], by pipes that change this word of what the near end sends.
+#[derive(Debug)]
+pub struct Garbled(pub Here);
+
+pub const GARBLED: &str = "marked";
+
+/// What changes it.
+struct Garbles<W>(W);
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Garbles<W> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut bytes = bytes.to_vec();
+        let found: Vec<usize> = bytes
+            .windows(GARBLED.len())
+            .enumerate()
+            .filter(|(_, at)| *at == GARBLED.as_bytes())
+            .map(|(at, _)| at)
+            .collect();
+        found.into_iter().for_each(|at| bytes[at] ^= 1);
+        Pin::new(&mut self.0).poll_write(cx, &bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl Dial for Garbled {
+    fn dial(&self) -> BoxFuture<'_, Result<Call>> {
+        Box::pin(async {
+            Ok(match self.0.dial().await? {
+                Call::Pipes(Pipe { input, output, end }) => {
+                    Call::Pipes(Pipe { input, output: Box::new(Garbles(output)), end })
+                }
+                other => other,
+            })
+        })
+    }
 }

@@ -87,10 +87,13 @@ impl Directories {
             // Nothing can be in a directory that is new itself: a question for each would be a round trip, one after the other.
             if self.cx.dst.caps().dirs && !self.planner.is_new(&src.key.parent()) {
                 let others: Vec<Key> = of_name(&self.cx.dst, src.key.path()).collect();
-                let cleared = join_all(others.iter().map(|other| self.way.clear_file(other))).await;
-                if let Some(error) = cleared.into_iter().find_map(Result::err) {
-                    self.way.close(src.key);
-                    return self.ledger.error(error);
+                let there = join_all(others.iter().map(|other| self.cx.dst.stat(other))).await;
+                // One after the other: both may name the same symlink.
+                for (other, _) in others.iter().zip(there).filter(|(_, there)| there.is_ok()) {
+                    if let Err(error) = self.way.clear_file(other).await {
+                        self.way.close(src.key);
+                        return self.ledger.error(error);
+                    }
                 }
             }
             self.close_at_once(&src).await;

@@ -69,6 +69,13 @@ fn a_backup_is_kept_of_whatever_goes() {
 }
 
 #[test]
+fn each_link_in_a_directorys_place_is_kept_once() {
+    let setup = "mkdir -p s dst; for i in $(seq 100); do mkdir s/d$i; echo $i >s/d$i/f; ln -s z dst/d$i; done; \
+                 find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +";
+    each(setup, Compare::Trees, &["-ab --inplace s/ dst", "-ab --backup-dir=../bk --inplace s/ dst"]);
+}
+
+#[test]
 fn a_link_that_leads_to_no_directory_makes_way_for_one() {
     let setup =
         "mkdir -p s/p s/q dst; echo 1 >s/p/f; echo 2 >s/q/f; ln -s /nonexistent/zz dst/p; ln -s /dev/null dst/q";

@@ -9,14 +9,21 @@ use crate::{
     cx::cancelled,
     transfer::{Count, Mover},
 };
-use futures::{StreamExt, stream::FuturesUnordered};
+use bytes::Bytes;
+use futures::{
+    FutureExt, StreamExt,
+    stream::{BoxStream, Fuse, FuturesUnordered},
+};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hasher, Hashes, Result};
 use haul_store::{Body, Part, Payload, Store};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Memory of one run under way: a piece that comes, one that is written, and what the connection holds, with room to spare.
+/// Memory of one run under way: what comes, what is written, and what the connection holds.
 const IN_HAND: u64 = 1 << 20;
+
+/// Bytes that are written at once, at most.
+const AT_ONCE: usize = 512 << 10;
 
 /// Bytes of a request at least, where there are as many: chunks are smaller, for what is noted, not for what is asked for.
 const REQUEST: u64 = 8 << 20;
@@ -136,40 +143,76 @@ async fn one(
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
     let range = first * target.block..((last + 1) * target.block).min(from.entry.size);
     let read = from.store.read(&from.entry.key, from.entry.version.as_ref(), Some(range.clone())).await?;
-    let Body::Stream(mut pieces) = read.body else {
+    let Body::Stream(pieces) = read.body else {
         return Err(Error::new(ErrorKind::Unsupported, "read", "a range came as a file"));
     };
+    let mut coming = Coming { pieces: pieces.fuse(), left: Bytes::new() };
     let mut chunk = Chunk::begin(*first, algos);
     let mut at = range.start;
-    // While one piece is written the next is read.
-    let mut next = pieces.next().await;
-    while let Some(piece) = next {
-        let mut piece = piece?;
-        if at + piece.len() as u64 > range.end {
+    // To the end of the chunk; behind the last one nothing may come.
+    let room = |index: u64, at: u64| (((index + 1) * target.block).min(range.end) - at).max(1);
+    // While some is written the next is read.
+    let mut next = coming.next(room(chunk.index, at)).await?;
+    while !next.is_empty() {
+        let len = next.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        if at + len > range.end {
             return Err(Error::new(ErrorKind::Corrupt, "read", "more bytes came than were asked for"));
         }
-        let here = ((chunk.index + 1) * target.block).min(range.end) - at;
-        let beyond = piece.split_off(piece.len().min(here as usize));
-        let len = piece.len() as u64;
-        chunk.hasher.update(&piece);
-        let write = target.upload.part(chunk.index, at, Payload::from(piece));
-        let more = async { if beyond.is_empty() { pieces.next().await } else { Some(Ok(beyond)) } };
+        next.iter().for_each(|piece| chunk.hasher.update(piece));
+        let ends = len == room(chunk.index, at);
+        let write = target.upload.part(chunk.index, at, Payload::new(next));
+        let more = coming.next(room(chunk.index + u64::from(ends), at + len));
         let (written, following) = futures::join!(write, more);
         chunk.size += len;
         chunk.tag = written?.tag;
         count.add(len);
         at += len;
-        next = following;
-        if len == here {
+        if ends {
             let index = chunk.index + 1;
             // The receiver outlives every run.
             let _ = tell.send(std::mem::replace(&mut chunk, Chunk::begin(index, algos)).end(target));
         }
+        next = following?;
     }
     if at < range.end {
         return Err(haul_store::blocks::ended_early(at - range.start, range.end - range.start));
     }
     Ok(())
+}
+
+/// What comes of one run.
+struct Coming {
+    pieces: Fuse<BoxStream<'static, Result<Bytes>>>,
+    /// The rest of a piece of which some was given.
+    left: Bytes,
+}
+
+impl Coming {
+    /// What comes next, `most` bytes or less: what is there already in one go, as each write costs two changes of threads. Nothing at
+    /// the end.
+    ///
+    /// Errors: those of reading. What came before is lost with it.
+    async fn next(&mut self, most: u64) -> Result<Vec<Bytes>> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(AT_ONCE);
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while bytes < most {
+            if self.left.is_empty() {
+                let next = match found.is_empty() {
+                    true => self.pieces.next().await,
+                    false => self.pieces.next().now_or_never().flatten(),
+                };
+                match next {
+                    Some(piece) => self.left = piece?,
+                    None => break,
+                }
+                continue;
+            }
+            let piece = self.left.split_to(self.left.len().min(most - bytes));
+            bytes += piece.len();
+            found.push(piece);
+        }
+        Ok(found)
+    }
 }
 
 /// One chunk on its way.
@@ -201,6 +244,23 @@ mod tests {
     use super::*;
 
     const MI: u64 = 1 << 20;
+
+    #[test]
+    fn what_is_there_comes_in_one_go_and_nothing_beyond_the_end_of_a_chunk() {
+        let pieces = [b"ab".as_slice(), b"", b"cdef", b"g"].map(|piece| Ok(Bytes::from_static(piece)));
+        let pieces = futures::stream::iter(pieces).boxed().fuse();
+        let mut coming = Coming { pieces, left: Bytes::new() };
+        let mut next = |most| {
+            let pieces = futures::executor::block_on(coming.next(most)).unwrap();
+            pieces.iter().map(|piece| std::str::from_utf8(piece).unwrap()).collect::<Vec<_>>().join("|")
+        };
+        assert_eq!([3, 2, 9, 1, 1].map(&mut next), ["ab|c", "de", "f|g", "", ""]);
+        let failing =
+            futures::stream::iter([Ok(Bytes::from_static(b"ab")), Err(Error::new(ErrorKind::Io, "read", "cut"))]);
+        let mut coming =
+            Coming { pieces: failing.chain(futures::stream::pending()).boxed().fuse(), left: Bytes::new() };
+        assert!(futures::executor::block_on(coming.next(9)).is_err());
+    }
 
     #[test]
     fn runs_are_long_at_first_and_short_at_the_end() {
