@@ -79,8 +79,8 @@ impl KeyRange {
         pieces
     }
 
-    /// What of a step of a listing belongs to the range, and whether nothing of it can come after. A key beyond the range proves,
-    /// as keys come in order, that all of the range was seen.
+    /// What of a step of a listing belongs to the range, and whether nothing of it can come after. An entry beyond the range proves,
+    /// as entries come in order, that all of the range was seen. What could not be seen proves nothing: it is told when it is known.
     pub fn clip(&self, step: Listed) -> (Listed, bool) {
         match step {
             Listed::Batch(mut entries) => {
@@ -90,10 +90,10 @@ impl KeyRange {
             }
             Listed::Failed { lost, error } => {
                 let past = self.after.as_ref().zip(lost.to.as_ref()).is_some_and(|(after, to)| to <= after);
-                if past || self.is_before(&lost.from) {
-                    return (Listed::Batch(Vec::new()), !past);
+                match past || self.is_before(&lost.from) {
+                    true => (Listed::Batch(Vec::new()), false),
+                    false => (Listed::Failed { lost, error }, false),
                 }
-                (Listed::Failed { lost, error }, false)
             }
             // Looking twice where nothing of the range is costs little.
             Listed::Vanished(key) => (Listed::Vanished(key), false),
@@ -153,7 +153,7 @@ mod tests {
             error: Error::new(ErrorKind::Io, "list", "broken"),
         };
         assert_eq!(kept(lost("a", Some("b"))), (String::new(), false), "before the range");
-        assert_eq!(kept(lost("e", None)), (String::new(), true), "behind it");
+        assert_eq!(kept(lost("e", None)), (String::new(), false), "behind it, and more of the range may come");
         assert!(matches!(range.clip(lost("a", Some("ba"))), (Listed::Failed { .. }, false)));
         assert!(matches!(range.clip(lost("d", None)), (Listed::Failed { .. }, false)));
     }

@@ -17,6 +17,7 @@ mod listening;
 mod message;
 mod open;
 mod pack;
+mod patient;
 mod read;
 mod serve;
 mod settings;

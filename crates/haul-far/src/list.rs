@@ -64,12 +64,12 @@ impl Listing {
                     return Some(Listed::Batch(entries.into_iter().map(near).collect()));
                 }
                 Ok(Given::Answer(Answer::Lost(lost, error))) => {
-                    if self.may_want(&lost.from) {
+                    if !is_unwanted(self.prune_by.as_deref(), &lost) {
                         return Some(Listed::Failed { lost, error });
                     }
                 }
                 Ok(Given::Answer(Answer::Vanished(key))) => {
-                    if self.may_want(&key) {
+                    if unwanted_above(self.prune_by.as_deref(), &key).is_none() {
                         return Some(Listed::Vanished(key));
                     }
                 }
@@ -87,18 +87,24 @@ impl Listing {
         }
     }
 
-    /// False for what is in a directory that nobody wants, which need not have been listed.
-    fn may_want(&self, key: &Key) -> bool {
-        let Some(filter) = &self.prune_by else { return true };
-        let key = key.as_bytes();
-        key.iter().enumerate().filter(|(_, byte)| **byte == b'/').all(|(at, _)| filter.descend(&key[..=at]))
-    }
-
     /// The rest is not known.
     fn lose(&mut self, error: Error) -> Listed {
         self.state = State::Over;
         Listed::Failed { lost: Lost { from: self.next.clone(), to: self.prefix.after_prefix() }, error }
     }
+}
+
+/// The outermost directory that nobody wants and that holds this key, or is it: it need not have been listed.
+fn unwanted_above(filter: Option<&Filter>, key: &Key) -> Option<Key> {
+    let (filter, key) = (filter?, key.as_bytes());
+    let mut ends = key.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &key[..=at]);
+    ends.find(|dir| !filter.descend(dir)).map(Key::new)
+}
+
+/// True for a range that is in a directory that nobody wants, to its end: it may begin there and go on behind it.
+fn is_unwanted(filter: Option<&Filter>, lost: &Lost) -> bool {
+    let end = unwanted_above(filter, &lost.from).and_then(|dir| dir.after_prefix());
+    end.zip(lost.to.as_ref()).is_some_and(|(end, to)| *to <= end)
 }
 
 /// False for a directory that nobody wants, and for what comes behind it and is in it.
@@ -120,4 +126,28 @@ pub fn near(entry: Entry) -> Entry {
 
 async fn begin(far: &Far, request: &ListRequest) -> Result<Asked> {
     far.begin("LIST", &Request::List(request.clone())).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_core::filter::FilterSpec;
+
+    #[test]
+    fn a_lost_range_is_left_out_only_where_all_of_it_is() {
+        let rules = vec!["- /a/.cache/**".to_owned()];
+        let filter = Filter::new(FilterSpec { rules, ..FilterSpec::default() }).unwrap();
+        let lost = |from: &str, to: Option<&str>| Lost { from: Key::new(from), to: to.map(Key::new) };
+        for (lost, left_out) in [
+            (Lost::below(&Key::new("a/.cache/")), true),
+            (lost("a/.cache/x", Some("a/.cache/y")), true),
+            // The names of a directory that could not be asked, of which the first is left out.
+            (lost("a/.cache/", Some("a0")), false),
+            (lost("a/.cache/", None), false),
+            (Lost::below(&Key::new("a/")), false),
+        ] {
+            assert_eq!(is_unwanted(Some(&filter), &lost), left_out, "{lost:?}");
+            assert!(!is_unwanted(None, &lost));
+        }
+    }
 }

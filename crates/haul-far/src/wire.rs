@@ -6,6 +6,7 @@ use crate::{
     history::{History, Reading, Way, way},
     message::{self, Answer, Asking, Folder, FolderId, Request},
     pack::{Pace, Packing, pack, pack_behind},
+    patient::Patient,
 };
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesOrdered};
@@ -24,7 +25,6 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     sync::{Notify, OwnedSemaphorePermit, mpsc},
-    time::timeout,
 };
 
 /// Frames of content that wait to be written: some megabytes, so that the pipe is never idle.
@@ -416,13 +416,13 @@ impl Came {
 
 /// Hands on what comes until the pipe ends.
 async fn take(
-    mut from: impl AsyncRead + Unpin,
+    from: impl AsyncRead + Unpin,
     waiting: &Waiting,
     (patience, way): (Duration, &str),
     mut reading: Reading,
 ) -> io::Result<()> {
-    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, format!("nothing came for {} s", patience.as_secs()));
-    while let Some(frame) = timeout(patience, Frame::read(&mut from, &mut reading)).await.map_err(silent)?? {
+    let mut from = Patient::new(from, patience);
+    while let Some(frame) = Frame::read(&mut from, &mut reading).await? {
         let (id, came) = match frame.kind {
             Kind::Data => (frame.id, Came::Data(frame.body)),
             Kind::Answer => (frame.id, Came::Answer(frame)),
@@ -553,7 +553,7 @@ mod tests {
     use super::*;
     use crate::{frame::crossing, pack::When};
     use proptest::prelude::*;
-    use tokio::io::AsyncReadExt as _;
+    use tokio::{io::AsyncReadExt as _, time::timeout};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn frames_cross_compressed_in_their_order() {

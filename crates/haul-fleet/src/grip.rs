@@ -1,10 +1,10 @@
 //! What a worker asks before it does what can't be undone: whether the lease is still its own, by the store's answer of this moment
-//! and by its own sign of life; before it deletes, also whether it still sees the source.
+//! and by its own sign of life; before it deletes, also whether it still sees both ends.
 
 use crate::{
     Board, Spec,
     board::is_removed,
-    create::check_source,
+    ends::Machine,
     protocol::{ShardId, WorkerId},
 };
 use futures::future::{BoxFuture, FutureExt};
@@ -58,6 +58,8 @@ pub(crate) struct Grip {
     pub board: Board,
     pub spec: Arc<Spec>,
     pub src: Arc<dyn Store>,
+    pub dst: Arc<dyn Store>,
+    pub machine: Machine,
     pub id: ShardId,
     /// The number of the record by which it is held.
     pub number: u64,
@@ -68,7 +70,7 @@ pub(crate) struct Grip {
 
 impl Grip {
     async fn holds_and_sees(&self) -> Result<()> {
-        check_source(&self.spec, &self.src).await?;
+        self.spec.ends.check((&self.src, &self.dst), self.machine).await?;
         if self.spec.fixed { Ok(()) } else { self.holds().await }
     }
 

@@ -10,6 +10,7 @@
 pub mod board;
 pub mod create;
 pub mod cuts;
+pub mod ends;
 pub mod files;
 mod given_up;
 mod grip;

@@ -1,6 +1,6 @@
 //! What a job is: written once, when it is made, and read by every worker. It holds no secrets.
 
-use crate::protocol::ShardId;
+use crate::{ends::Ends, protocol::ShardId};
 use haul_core::{Key, filter::FilterSpec, part::KeyRange};
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,9 @@ pub struct Spec {
     pub cuts: Vec<Key>,
     /// The store keeps no conditions: shards aren't claimed but belong to workers by number.
     pub fixed: bool,
-    /// Keys that the source had when the job was made. A worker that finds none of them sees another source.
-    pub witnesses: Vec<Key>,
+    /// By what workers know both ends again.
+    #[serde(flatten)]
+    pub ends: Ends,
     /// Requests a second of all workers together (0: no limit).
     pub requests_a_second: f64,
     /// Bytes a second of all workers together, up and down.

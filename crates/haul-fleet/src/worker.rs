@@ -4,8 +4,8 @@
 use crate::{
     Board, Spec,
     board::{View, is_removed, is_spoiled},
-    create::check_source,
     cuts::cuts,
+    ends::Machine,
     grip::{Grip, Signs},
     outcome::Outcome,
     protocol::{
@@ -101,6 +101,8 @@ pub struct Worker {
     pub cx: Cx,
     /// How to work.
     pub settings: Settings,
+    /// The machine on which it works.
+    pub machine: Machine,
     /// Ends it: what it holds is given back.
     pub stop: Cancel,
     /// Shares rates between those who live.
@@ -128,7 +130,7 @@ impl Worker {
     /// Errors: the job's folder or an end of the job can't be reached, or isn't what it was; what it held is given back where that is
     /// possible, and goes to others in any case.
     pub async fn work(mut self) -> Result<Ended> {
-        check_source(&self.spec, &self.cx.src).await?;
+        self.spec.ends.check((&self.cx.src, &self.cx.dst), self.machine).await?;
         if self.spec.fixed && self.settings.number.is_none() {
             let message = "the job's store keeps no conditions, so each worker needs a number: --worker 0/4 for the first of four";
             return Err(Error::new(ErrorKind::Invalid, "start", message));
@@ -561,7 +563,9 @@ impl Crew {
                 return Ok(());
             }
             let mut outcome = Outcome::of(&report, &*self.worker.line);
-            let fatal = fatal(&report.errors, report.stopped);
+            // What isn't seen now may have been gone before.
+            let unseen = self.unseen().await;
+            let fatal = unseen.or_else(|| fatal(&report.errors, report.stopped));
             let ending = self.ended.is_cancelled();
             let files = self.shards_of(&large, &mut outcome);
             let settled = |outcome| match files.is_empty() {
@@ -613,7 +617,8 @@ impl Crew {
         let errors = records.values().map(|record| record.outcome.error_count).sum();
         let PartReport { report, reached, .. } = self.run_part(&lease, dirs, errors).boxed_local().await;
         let outcome = Outcome::of(&report, &*self.worker.line);
-        let fatal = fatal(&report.errors, report.stopped);
+        let unseen = self.unseen().await;
+        let fatal = unseen.or_else(|| fatal(&report.errors, report.stopped));
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
         if lost.is_cancelled() {
             return Ok(());
@@ -665,6 +670,12 @@ impl Crew {
         }
     }
 
+    /// Why this machine doesn't see the ends of the job, if it doesn't: file systems are mounted and unmounted under a worker.
+    async fn unseen(&self) -> Option<Error> {
+        let Worker { spec, cx, machine, .. } = &self.worker;
+        spec.ends.check_mounted((&cx.src, &cx.dst), *machine).await.err()
+    }
+
     /// The hold on a shard, by this record.
     pub fn grip(&self, lease: &Lease<Outcome>) -> Grip {
         let worker = &self.worker;
@@ -672,6 +683,8 @@ impl Crew {
             board: worker.board.clone(),
             spec: self.spec.clone(),
             src: worker.cx.src.clone(),
+            dst: worker.cx.dst.clone(),
+            machine: worker.machine,
             id: lease.id.clone(),
             number: lease.number,
             signs: self.signs.clone(),
@@ -763,7 +776,8 @@ pub(crate) fn is_fatal(kind: ErrorKind) -> bool {
 pub(crate) fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
     // A limit that has not ended the run is a shard's own: what it doesn't delete because of an error in it, say.
     let ends = |kind| Some(kind) == stopped || is_fatal(kind) && kind != ErrorKind::Limit;
-    let last = errors.iter().rev().find(|error| ends(error.kind()));
+    // One that kept the run from beginning is of what this worker was given, and of every shard that it would try.
+    let last = errors.iter().rev().find(|error| ends(error.kind()) || error.op() == "start");
     let of_kind = |kind| Error::new(kind, "work", "the run was ended");
     last.map(|error| error.to_report()).or_else(|| stopped.filter(|kind| *kind != ErrorKind::Cancelled).map(of_kind))
 }

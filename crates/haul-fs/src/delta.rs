@@ -1,15 +1,19 @@
 //! Files from others: what one holds in pieces, and runs of bytes that go from the old file to the new one without passing through
 //! anybody.
 
-use super::{Local, dir::Dir, error::fail, meta, read};
+use super::{Local, dir::Dir, error::fail, meta, read, upload};
 use haul_core::{
     Error, ErrorKind, Key, Result, Version,
     delta::{Cut, Cutter, Recipe, Run, SMALLEST_BLOCK},
 };
 use haul_store::{Part, pieces};
-use rustix::{fs::FileType, io::Errno};
+use rustix::{
+    fs::{FileType, SeekFrom},
+    io::Errno,
+};
 use std::{
     fs::File,
+    ops::Range,
     os::unix::fs::FileExt as _,
     sync::{Mutex, PoisonError},
 };
@@ -42,6 +46,8 @@ pub(super) struct Reusing<'a> {
     /// Bytes that it will have.
     pub size: u64,
     pub in_place: bool,
+    /// Holes stay holes.
+    pub sparse: bool,
     /// What was taken already.
     pub reused: &'a Mutex<Option<Reused>>,
 }
@@ -97,14 +103,48 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
         if run.from.checked_add(run.size).is_none_or(|end| end > st.stx_size) {
             return Err(error(ErrorKind::Invalid, "the file that it is built from is shorter"));
         }
-        copy(&old, to.file, run).map_err(|errno| fail(OP, to.key, errno))?;
+        let copied = if to.sparse { copy_sparse(&old, to.file, run) } else { copy(&old, to.file, *run) };
+        copied.map_err(|errno| fail(OP, to.key, errno))?;
     }
     to.note(st.stx_size, version, runs);
     Ok(parts)
 }
 
+/// What isn't a hole of the old file.
+fn copy_sparse(old: &File, new: &File, run: &Run) -> rustix::io::Result<()> {
+    let (mut at, end) = (run.from, run.from + run.size);
+    let part = |range: Range<u64>| Run {
+        from: range.start,
+        offset: run.offset + (range.start - run.from),
+        size: range.end - range.start,
+        ..*run
+    };
+    while at < end {
+        let data = match rustix::fs::seek(old, SeekFrom::Data(at)) {
+            Ok(data) => data.min(end),
+            Err(Errno::NXIO) => end,
+            // It doesn't say where holes are.
+            Err(_) => at,
+        };
+        if at < data {
+            let hole = part(at..data);
+            if !upload::make_zeros(new, hole.offset, hole.size)? {
+                copy(old, new, hole)?;
+            }
+        }
+        at = match rustix::fs::seek(old, SeekFrom::Hole(data)) {
+            Ok(hole) if hole > data => hole.min(end),
+            _ => end,
+        };
+        if data < at {
+            copy(old, new, part(data..at))?;
+        }
+    }
+    Ok(())
+}
+
 /// By reflink or inside the kernel, where that can be.
-fn copy(old: &File, new: &File, run: &Run) -> rustix::io::Result<()> {
+fn copy(old: &File, new: &File, run: Run) -> rustix::io::Result<()> {
     let (mut from, mut to, end) = (run.from, run.offset, run.from + run.size);
     while from < end {
         let left = usize::try_from(end - from).unwrap_or(usize::MAX);

@@ -12,7 +12,7 @@ mod error;
 mod hidden;
 mod list;
 mod meta;
-mod mounts;
+pub mod mounts;
 mod own_links;
 pub mod owners;
 mod place;

@@ -2,10 +2,15 @@
 
 use haul_core::{Algo, hash::hash_bytes};
 use rustix::{
-    fs::{CWD, Mode, OFlags},
+    fs::{CWD, Mode, OFlags, StatVfsMountFlags},
     io::Errno,
 };
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    ffi::OsStr,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    path::Path,
+    sync::Arc,
+};
 
 /// One line of the table (proc_pid_mountinfo(5)).
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +45,36 @@ pub(super) fn file_system(dir: &OwnedFd, path: &[u8]) -> Option<u64> {
     let (mount, _) = holder(&mounts, path)?;
     let parts = [&id[..], &mount.kind, b"\0", &mount.source, b"\0", &mount.root];
     hash_bytes(&[Algo::Crc64Nvme], &parts.concat()).crc64()
+}
+
+/// Where file systems are mounted below a folder: paths below it, `/` between names, in order. Nothing where the kernel doesn't say.
+pub fn below(folder: &Path) -> Vec<Vec<u8>> {
+    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
+    let mut found = below_in(&mounts(), folder.as_os_str().as_bytes());
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn below_in(mounts: &[Mount], folder: &[u8]) -> Vec<Vec<u8>> {
+    let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+    let rest = |mount: &Mount| Some(mount.place.strip_prefix(folder)?.strip_prefix(b"/")?.to_vec());
+    mounts.iter().filter_map(rest).filter(|rest| !rest.is_empty()).collect()
+}
+
+/// Those of `wanted`, paths below a folder, at which nothing is mounted. What is mounted when it is looked at is mounted by this.
+pub fn lacking<'a>(folder: &Path, wanted: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
+    for place in wanted {
+        // The dot makes an automounter mount it.
+        let _ = rustix::fs::stat(folder.join(OsStr::from_bytes(place)).join("."));
+    }
+    let there = below(folder);
+    wanted.iter().filter(|place| !there.contains(place)).map(Vec::as_slice).collect()
+}
+
+/// True where nothing may be written, whoever asks.
+pub fn is_read_only(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|st| st.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 fn table() -> rustix::io::Result<Vec<u8>> {
@@ -119,6 +154,18 @@ mod tests {
         assert_eq!(mounts[2], bound);
         assert_eq!(mounts[3].kind, b"autofs");
         assert_eq!(unescaped(b"a\\134b\\"), b"a\\b\\");
+    }
+
+    #[test]
+    fn what_is_mounted_below_a_folder_is_known_by_its_path_there() {
+        let below = |folder: &str| {
+            let found = below_in(&parse(TABLE), folder.as_bytes()).into_iter();
+            found.map(|place| String::from_utf8(place).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(below("/"), ["data", "mnt/bound", "auto"]);
+        assert_eq!((below("/mnt"), below("/data"), below("/dat")), (vec!["bound".to_owned()], vec![], vec![]));
+        let wanted = [b"proc".to_vec(), b"proc/self".to_vec()];
+        assert_eq!(lacking(Path::new("/"), &wanted), [b"proc/self"]);
     }
 
     #[test]

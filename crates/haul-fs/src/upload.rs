@@ -335,7 +335,15 @@ impl Upload for FileWrite {
             let reuse = move || {
                 let Place { dir, file, temp, .. } = &inner.place;
                 let (size, in_place) = (inner.spec.size.unwrap_or(0), temp.is_none());
-                let to = delta::Reusing { key: &inner.key, dir, file, size, in_place, reused: &inner.reused };
+                let to = delta::Reusing {
+                    key: &inner.key,
+                    dir,
+                    file,
+                    size,
+                    in_place,
+                    sparse: inner.spec.sparse,
+                    reused: &inner.reused,
+                };
                 delta::reuse(&to, &version, &runs)
             };
             disk::bytes().run(OP, reuse).await
@@ -420,13 +428,21 @@ fn write_data(file: impl AsFd + Copy, offset: u64, bytes: &[u8]) -> rustix::io::
 
 /// Makes a range that holds `zeros` read as zeros.
 fn make_hole(file: impl AsFd + Copy, offset: u64, zeros: &[u8]) -> rustix::io::Result<()> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    if zeros.is_empty() || meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
+    if zeros.is_empty() || make_zeros(file, offset, zeros.len() as u64)? {
         return Ok(());
     }
-    match rustix::fs::fallocate(file, flags, offset, zeros.len() as u64) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => write_at(file, offset, [zeros]),
-        answer => answer,
+    write_at(file, offset, [zeros])
+}
+
+/// Makes a range read as zeros. False where that can't be done but by writing them.
+pub(super) fn make_zeros(file: impl AsFd + Copy, offset: u64, size: u64) -> rustix::io::Result<bool> {
+    // What is beyond the end reads as zeros once the file has its size.
+    if meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
+        return Ok(true);
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, size) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        answer => answer.map(|()| true),
     }
 }
 

@@ -261,7 +261,9 @@ async fn add(service: &Service, from: &[u8], to: &[u8], key: &Key) -> Result<(),
         let maybe = matches!(fault, Fault::Lost(_));
         (at("write", key)(fault), maybe)
     };
-    let links = service.pool.hello().await.map_err(|error| (error, false))?.has(HARDLINK, "1");
+    let offers = service.pool.hello().await.map_err(|error| (error, false))?.has(HARDLINK, "1");
+    // A link to a symlink is one to what that leads to, on BSD and macOS.
+    let links = offers && !key.is_symlink();
     if links {
         let request = Request::Extended(HARDLINK, &[from, to]);
         match service.ask("Link", async |channel| pool::done(channel.ask(&request)).await).await {

@@ -18,6 +18,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     process::{ChildStdin, ChildStdout},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time::Instant,
 };
 
 /// Bytes that a login shell may print before the server's greeting.
@@ -71,6 +72,7 @@ struct Waiting {
     answer: oneshot::Sender<Result<Reply>>,
     /// It may take long without a word.
     slow: bool,
+    since: Instant,
     /// Given back when the answer is there.
     _window: Option<OwnedSemaphorePermit>,
 }
@@ -177,7 +179,7 @@ impl Channel {
         }
         let id = state.next;
         state.next = id.wrapping_add(1);
-        state.waiting.insert(id, Waiting { answer, slow, _window: window });
+        state.waiting.insert(id, Waiting { answer, slow, since: Instant::now(), _window: window });
         // In the order of their numbers. One that has ended tells all who wait.
         let _ = self.send.send(Frame { head: request.frame(id), content });
         Answer(receiver)
@@ -308,7 +310,7 @@ fn answer(waiting: Waiting, reply: Result<Reply>, state: &Mutex<State>, send: &m
         let mut state = lock(state);
         let id = state.next;
         state.next = id.wrapping_add(1);
-        state.waiting.insert(id, Waiting { answer: nobody, slow: false, _window: None });
+        state.waiting.insert(id, Waiting { answer: nobody, slow: false, since: Instant::now(), _window: None });
         let _ = send.send(Frame { head: Request::Close(&handle).frame(id), content: Vec::new() });
     }
 }
@@ -373,13 +375,15 @@ async fn receive(
 ) -> Result<(), Stop> {
     let mut silent = 0;
     loop {
+        let began = Instant::now();
         match tokio::time::timeout(idle, from.read_buf(into)).await {
             Ok(Ok(0) | Err(_)) => return Err(Stop::Ended),
             Ok(Ok(_)) => return Ok(()),
             Err(_) => {}
         }
         let state = lock(state);
-        if state.waiting.is_empty() {
+        // What was asked meanwhile may have been asked a moment ago.
+        if !state.waiting.values().any(|waiting| waiting.since <= began) {
             continue;
         }
         silent += 1;

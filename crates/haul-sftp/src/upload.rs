@@ -438,7 +438,7 @@ impl Inner {
             let renamed =
                 change::settle(&self.service, &self.path, &self.key, &self.spec.replace, there.as_ref()).await;
             match renamed {
-                Err((error, true)) if self.state().maybe_renamed && error.kind() == ErrorKind::NotFound => {
+                Err((error, _)) if self.state().maybe_renamed && error.kind() == ErrorKind::NotFound => {
                     return self.was_renamed(size, &wish).await;
                 }
                 Err((error, maybe)) => {

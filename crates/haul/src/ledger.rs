@@ -243,7 +243,8 @@ impl Ledger {
     pub fn may_still_delete(&self, deletes: &Deletes) -> Option<u64> {
         let max = deletes.max.filter(|_| deletes.beyond_max == BeyondMax::KeepRest)?;
         let report = self.report();
-        Some(max.saturating_sub(report.totals.deletes + report.totals.dirs_deleted))
+        let (totals, of_source) = (&report.totals, report.totals.sources_deleted);
+        Some(max.saturating_sub(totals.deletes - of_source.min(totals.deletes) + totals.dirs_deleted))
     }
 
     /// In a dry run, for one more deletion: true, and counted, when `--max-delete` doesn't allow it.

@@ -75,9 +75,10 @@ pub fn check_beside(other: &Arc<dyn Store>, dst: &Arc<dyn Store>, filter: &Filte
 /// Checks a folder in which records of a job are kept against the job's two ends: they would be copied, or deleted as extra.
 ///
 /// Errors: `Invalid`, saying in which of them it is and what to do.
-pub fn check_records(records: &Arc<dyn Store>, cx: &Cx) -> Result<()> {
+pub fn check_records(records: &Arc<dyn Store>, cx: &Cx, job: &Job) -> Result<()> {
     for (store, what) in [(&cx.src, "source"), (&cx.dst, "destination")] {
-        if kept_in(records, store).iter().any(|(records, end)| holds(end, records, &cx.filter)) {
+        let reach = reach(cx, job, what);
+        if kept_in(records, store).iter().any(|(records, end)| holds(end, records, &reach)) {
             let (r, s) = (records.locator(), store.locator());
             return invalid(format!("the job's folder {r} is inside the {what} {s}: choose another place"));
         }
@@ -93,8 +94,9 @@ pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
     for (store, what) in [(&cx.dst, "destination"), (&cx.src, "source")] {
         // With a suffix, files can be kept beside their successors.
         let beside = what == "destination" && job.existing.backup_suffix.is_some();
+        let reach = reach(cx, job, what);
         let overlap = |(kept, place): &(Vec<u8>, Vec<u8>)| {
-            !(beside && kept == place) && (holds(place, kept, &cx.filter) || holds(kept, place, &cx.filter))
+            !(beside && kept == place) && (holds(place, kept, &reach) || holds(kept, place, &cx.filter))
         };
         if places(backup, store).iter().any(overlap) {
             let (b, s) = (backup.locator(), store.locator());
@@ -104,6 +106,11 @@ pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a job touches of one end: also what is left out, where that is deleted.
+fn reach(cx: &Cx, job: &Job, end: &str) -> Arc<Filter> {
+    if end == "destination" && job.deletes.excluded { Arc::default() } else { cx.filter.clone() }
 }
 
 /// True when `src`, and `dst` at the key `to`, are one file, reached in two ways. On disks a version pins the file itself (there may be

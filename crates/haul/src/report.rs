@@ -14,6 +14,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Files deleted.
     pub deletes: u64,
+    /// Of those, files of the source, which a move had brought over.
+    pub sources_deleted: u64,
     /// Directories deleted.
     pub dirs_deleted: u64,
     /// Files renamed instead of sent.
@@ -46,6 +48,7 @@ impl Totals {
         self.transfers += other.transfers;
         self.bytes += other.bytes;
         self.deletes += other.deletes;
+        self.sources_deleted += other.sources_deleted;
         self.dirs_deleted += other.dirs_deleted;
         self.renames += other.renames;
         self.touched += other.touched;

@@ -14,6 +14,7 @@ use crate::{
     show::out::quiet,
 };
 use anyhow::{Result, anyhow};
+use clap::Args as _;
 use haul::{Cx, shared::Sharing};
 use haul_core::{
     Key,
@@ -23,6 +24,7 @@ use haul_core::{
 use haul_fleet::{
     Board, Folder, Spec as JobSpec,
     create::create,
+    ends::{Ends as Seen, Machine},
     files::{discard_writes, has_write},
     protocol::{Patience, WorkerId},
     report::{Summary, records, summary},
@@ -37,6 +39,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -348,8 +351,9 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
     // What can't be opened is better found out here than by a thousand workers.
     let cx = job::cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &args.ends.dest)?;
     haul::overlap::check(&cx, job.verb)?;
+    haul::overlap::check_backup(&cx, &job)?;
     let at = ctx.open_apart(&args.at)?;
-    haul::overlap::check_records(&at, &cx)?;
+    haul::overlap::check_records(&at, &cx, &job)?;
     let limit = ctx.flags.network.bwlimit.as_ref().map(|table| table.now(&Zoned::now())).unwrap_or_default();
     // Its answer tells how far the source's clock is ahead, if it is.
     let made = src.stat(&Key::new("")).await.is_ok().then(|| made(cx.meters.clock().ahead()));
@@ -365,7 +369,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         sync: args.sync,
         cuts: Vec::new(),
         fixed: false,
-        witnesses: Vec::new(),
+        ends: Seen::default(),
         requests_a_second: ctx.flags.network.tpslimit,
         bytes_a_second: (limit.up, limit.down),
         finish: caps.has_dirs(),
@@ -373,7 +377,8 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         made,
     };
     let folder = Folder::new(at);
-    let spec = create(&folder, spec, &src, args.shards as usize, job.deletes.allow_empty_source).await?;
+    let spec =
+        create(&folder, spec, (&src, &dst), args.shards as usize, MACHINE, job.deletes.allow_empty_source).await?;
     let at = anywhere(&args.at)?;
     let number = if spec.fixed { " --worker I/N" } else { "" };
     print::line(&format!(
@@ -387,6 +392,17 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         );
     }
     Ok(Outcome::Done)
+}
+
+/// This one's file systems.
+const MACHINE: Machine = Machine {
+    below: |place| haul_fs::mounts::below(path(place)),
+    lacking: |place, wanted| haul_fs::mounts::lacking(path(place), wanted).into_iter().map(<[u8]>::to_vec).collect(),
+    is_read_only: |place| haul_fs::mounts::is_read_only(path(place)),
+};
+
+fn path(place: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(place))
 }
 
 /// A moment that has not come yet by a clock that is so far ahead: one that is less than two seconds ahead counts as right.
@@ -437,6 +453,22 @@ fn line_of(spec: &JobSpec, ctx: &Context) -> Result<(Context, CreateArgs)> {
     }
 }
 
+/// Refuses what a worker can't have for itself: it would do other work than the others.
+fn check_own(line: &[OsString]) -> Result<()> {
+    let filters = flags::filter::FilterFlags::augment_args(clap::Command::new("filter"));
+    let is_filter = |word: &&str| {
+        let name = word.split('=').next().unwrap_or(word);
+        filters.get_arguments().any(|arg| arg.get_long().is_some_and(|long| name.strip_prefix("--") == Some(long)))
+    };
+    match line.iter().filter_map(|word| word.to_str()).find(is_filter) {
+        Some(word) => {
+            let name = word.split('=').next().unwrap_or(word);
+            Err(usage(format!("{name} counts for the whole job: give it to haul fleet create")))
+        }
+        None => Ok(()),
+    }
+}
+
 async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
     let (board, spec) = open(&args.job, ctx).await?;
     if spec.fixed && args.worker.is_none() {
@@ -450,6 +482,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
     if spec.bytes_a_second != (None, None) && !own_rate {
         ctx.session.limit_bandwidth(rate.clone());
     }
+    check_own(&ctx.line)?;
     let (job_ctx, create) = line_of(&spec, ctx)?;
     let (job, cx) = ends(&spec, &job_ctx, &create)?;
     let (gate, total, bytes) = (ctx.gate.clone(), spec.requests_a_second, spec.bytes_a_second);
@@ -476,6 +509,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
             number: args.worker,
             ..defaults
         },
+        machine: MACHINE,
         stop: ctx.asked_to_stop.clone(),
         living,
         gone: Arc::new(has_ended),

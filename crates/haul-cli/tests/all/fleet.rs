@@ -4,7 +4,7 @@
 use haul_testkit::{
     cloudsim::Cloudsim,
     folder,
-    lab::{Lab, until},
+    lab::{Lab, Ran, until},
     minio::Minio,
     peers,
 };
@@ -490,4 +490,70 @@ fn a_worker_that_sees_another_source_and_a_cancelled_job_end_for_good() {
     lab.haul(&["fleet", "work", "@job"]).code(6);
     lab.haul(&["fleet", "report", "@job"]).code(6);
     assert!(lab.path("dst/b").exists());
+}
+
+/// Runs haul where tmpfs are mounted at these places.
+fn where_mounted(lab: &Lab, at: &[&str], args: &[&str]) -> Ran {
+    let mount = |at: &&str| format!("mount -t tmpfs none {} && ", lab.path(at).display());
+    let script = format!("mount --make-rprivate / && {}exec $0 \"$@\"", at.iter().map(mount).collect::<String>());
+    lab.run(Path::new("unshare"), &[&["-m", "sh", "-c", &script, HAUL], args].concat())
+}
+
+#[test]
+fn a_worker_that_sees_another_destination_does_nothing() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("src/a"), b"a", 1);
+    folder::write(&lab.path("src/m/b"), b"b", 1);
+    lab.haul(&["fleet", "create", "@src", "@dst", "--sync", "--at", "@job"]).ok();
+    // What the job was made for is elsewhere, and something else is there.
+    fs::rename(lab.path("dst"), lab.path("was")).unwrap();
+    fs::create_dir(lab.path("dst")).unwrap();
+    let ran = lab.haul(&["fleet", "work", "@job"]).code(7);
+    assert!(
+        ran.err.contains("dst isn't the directory that it was when the job was made: is it mounted"),
+        "{}",
+        ran.err
+    );
+    fs::remove_dir(lab.path("dst")).unwrap();
+    lab.haul(&["fleet", "work", "@job"]).code(7);
+    assert!(!lab.path("dst/a").exists() && number(&lab, "@job", "/done") == 0);
+    fs::remove_dir_all(lab.path("dst")).unwrap_or_default();
+    fs::rename(lab.path("was"), lab.path("dst")).unwrap();
+    if where_mounted(&lab, &["src/m"], &["version"]).code != 0 {
+        return peers::skip("a file system can't be mounted here");
+    }
+    // A job of a machine that has more mounted than another.
+    let job = ["fleet", "create", "@src", "@dst", "--sync", "--at", "@more", "--allow-empty-source"];
+    where_mounted(&lab, &["src/m"], &job).ok();
+    let ran = lab.haul(&["fleet", "work", "@more"]).code(7);
+    assert!(ran.err.contains("src has no file system mounted at m, as it had when the job was made"), "{}", ran.err);
+    // A destination that only this worker can't write leaves the shards to others.
+    let read_only = format!(
+        "mount --make-rprivate / && mount --bind {0} {0} && mount -o remount,ro,bind {0} && exec $0 \"$@\"",
+        lab.path("dst").display()
+    );
+    let args = ["-m", "sh", "-c", &read_only, HAUL, "fleet", "work", "@job"];
+    let ran = lab.run(Path::new("unshare"), &args).code(7);
+    assert!(ran.err.contains("dst is mounted so that it can only be read"), "{}", ran.err);
+    lab.haul(&["fleet", "work", "@job"]).code(0);
+    assert!(lab.path("dst/a").exists() && lab.path("dst/m/b").exists());
+}
+
+#[test]
+fn what_one_worker_alone_is_told_condemns_no_shard() {
+    let lab = Lab::new(HAUL);
+    folder::write(&lab.path("src/a"), b"a", 1);
+    let inside = lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job", "--backup-dir", "@dst/old"]);
+    assert!(inside.code != 0 && inside.err.contains("overlaps with the destination"), "{}", inside.err);
+    let own =
+        ["fleet", "create", "@src", "@dst", "--sync", "--at", "@dst/job", "--exclude=/job/**", "--delete-excluded"];
+    let ran = lab.haul(&own);
+    assert!(ran.code != 0 && ran.err.contains("is inside the destination"), "{}", ran.err);
+    lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job"]).ok();
+    let ran = lab.haul(&["fleet", "work", "@job", "--exclude=*"]).code(2);
+    assert!(ran.err.contains("--exclude counts for the whole job: give it to haul fleet create"), "{}", ran.err);
+    let ran = lab.haul(&["fleet", "work", "@job", "--backup-dir", "@dst/old"]);
+    assert!(ran.code != 0 && ran.err.contains("overlaps with the destination"), "{}", ran.err);
+    let left = lab.haul(&["fleet", "work", "@job"]).code(0);
+    assert!(left.out.contains("1 transferred") && lab.path("dst/a").exists(), "{}", left.out);
 }

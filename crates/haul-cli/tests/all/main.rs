@@ -23,6 +23,7 @@ mod dvc;
 mod encoding;
 mod events;
 mod far;
+mod far_files;
 mod faults;
 mod file_systems;
 mod filters;

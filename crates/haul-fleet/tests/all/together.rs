@@ -35,7 +35,7 @@ fn purge(store: &Arc<dyn Store>) {
 async fn four_workers_do_what_one_run_does() {
     let world = World::new(true).await;
     let spec = world.create(8).await.unwrap();
-    assert!(spec.cuts.len() >= 5 && !spec.witnesses.is_empty() && !spec.fixed, "{spec:?}");
+    assert!(spec.cuts.len() >= 5 && !spec.ends.witnesses.is_empty() && !spec.fixed, "{spec:?}");
     let workers = (0..4).map(|n| world.worker(&format!("w{n}"), &spec, silent()).work());
     for ended in futures::future::join_all(workers).await {
         assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");

@@ -12,6 +12,7 @@ use haul_core::{
 use haul_fleet::{
     Board, Folder, Spec,
     create::create,
+    ends::{Ends, Machine},
     outcome::Outcome,
     protocol::{Lease, Rest, Stage, State, WorkerId},
     report::{Summary, records, summary},
@@ -60,6 +61,9 @@ pub async fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
     all
 }
 
+/// Stores in memory are on no file system.
+pub const NO_MOUNTS: Machine = Machine { below: |_| Vec::new(), lacking: |_, _| Vec::new(), is_read_only: |_| false };
+
 /// A source of 600 files, a destination that has some of them and 50 others, and a job's folder.
 pub struct World {
     pub src: Arc<dyn Store>,
@@ -94,7 +98,7 @@ impl World {
             sync: true,
             cuts: Vec::new(),
             fixed: false,
-            witnesses: Vec::new(),
+            ends: Ends::default(),
             requests_a_second: 0.0,
             bytes_a_second: (None, None),
             finish: true,
@@ -108,7 +112,7 @@ impl World {
     }
 
     pub async fn create(&self, pieces: usize) -> Result<Spec> {
-        create(&self.folder, self.spec(), &self.src, pieces, false).await
+        create(&self.folder, self.spec(), (&self.src, &self.dst), pieces, NO_MOUNTS, false).await
     }
 
     pub fn worker(&self, name: &str, spec: &Spec, sink: Arc<dyn Sink>) -> Worker {
@@ -134,6 +138,7 @@ impl World {
             cx,
             // Long enough that a busy machine doesn't take a worker for dead.
             settings: Settings { interval: Duration::from_millis(50), patience: 100, ..Settings::default() },
+            machine: NO_MOUNTS,
             stop: Cancel::default(),
             living: Arc::new(|_| ()),
             gone: Arc::new(|_| false),
@@ -185,7 +190,7 @@ pub async fn large_world() -> (World, Spec) {
     put(&world.src, "d/a", "small").await;
     put(&world.src, "e", "small").await;
     let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
-    let spec = create(&world.folder, spec, &world.src, 2, false).await.unwrap();
+    let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, NO_MOUNTS, false).await.unwrap();
     (world, spec)
 }
 

@@ -66,7 +66,9 @@ impl MovedSources {
 
     /// Counts and tells one that is no more, as it was renamed to where it is now.
     pub fn renamed(&self, key: &Key, size: u64) {
-        self.ledger.report().totals.deletes += 1;
+        let totals = &mut self.ledger.report().totals;
+        totals.deletes += 1;
+        totals.sources_deleted += 1;
         self.ledger.tell(Event::Deleted { side: Side::Src, key: key.clone(), size });
     }
 

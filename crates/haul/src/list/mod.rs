@@ -173,10 +173,12 @@ fn keep_wanted(
             });
             Listed::Batch(entries)
         }
-        // A symlink that is followed and leads nowhere: what is left out can't be missed.
+        // A symlink that is followed and leads nowhere: what is left out can't be missed. Of a directory that can't be opened nobody
+        // knows what it holds.
         Listed::Failed { lost, error }
             if error.kind() == ErrorKind::NotFound
-                && error.key() == Some(&lost.from)
+                && !lost.from.is_dir()
+                && lost == Lost::only(&lost.from)
                 && !filter.wants_name(&Entry::file(lost.from.clone(), 0)) =>
         {
             Listed::Batch(Vec::new())
@@ -256,6 +258,28 @@ mod tests {
     use super::*;
     use haul_core::{Mtime, filter::FilterSpec};
     use haul_mem::MemStore;
+
+    #[tokio::test]
+    async fn a_directory_that_could_not_be_opened_is_missed_whatever_is_wanted_of_it() {
+        let rules = vec!["+ *.jpg".to_owned(), "- *".to_owned()];
+        let filter = Arc::new(Filter::new(FilterSpec { rules, ..FilterSpec::default() }).unwrap());
+        let gone = |key: &str, lost: Lost| Listed::Failed {
+            lost,
+            error: Error::new(ErrorKind::NotFound, "list", "gone").with_key(&Key::new(key)),
+        };
+        for (key, lost, told) in [
+            ("sub/", Lost::below(&Key::new("sub/")), true),
+            ("sub/", Lost { from: Key::new("sub/"), to: None }, true),
+            ("link", Lost::from(Key::new("link")), true),
+            // A symlink that leads nowhere.
+            ("link", Lost::only(&Key::new("link")), false),
+            ("link.jpg", Lost::only(&Key::new("link.jpg")), true),
+        ] {
+            let raw = futures::stream::iter([gone(key, lost.clone())]).boxed();
+            let steps: Vec<Listed> = keep_wanted(raw, filter.clone(), false, true).collect().await;
+            assert_eq!(matches!(steps[..], [Listed::Failed { .. }]), told, "{lost:?}");
+        }
+    }
 
     #[test]
     fn directories_come_once_before_what_is_in_them() {

@@ -37,7 +37,7 @@ use haul_core::{
     attributes::{Differs, Unkept, What, Why},
     compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
     event::LeftOut,
-    job::{CompareBy, Job, Verb},
+    job::{CompareBy, Job, Publish, Verb},
     join::Pair,
     plan::{self, Action, Step},
     refine,
@@ -533,7 +533,12 @@ impl Planner {
 
     /// The step for a file on both sides, by the verdict on it; `None` if there is nothing to do.
     pub fn step(&self, src: Entry, dst: Entry, verdict: Verdict) -> Option<Step> {
-        let verdict = self.with_attributes(verdict, &src, &dst);
+        let has_names = dst.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+        let verdict = match self.with_attributes(verdict, &src, &dst) {
+            // Its other names may be another tree's, which keeps its time: what comes is a new file.
+            Verdict::Touch if has_names && self.job.write.publish != Publish::InPlace => Verdict::Differ(Reason::Mtime),
+            verdict => verdict,
+        };
         plan::both(src, dst, verdict, &self.job)
     }
 

@@ -245,21 +245,21 @@ mod tests {
 
     const MI: u64 = 1 << 20;
 
-    #[test]
-    fn what_is_there_comes_in_one_go_and_nothing_beyond_the_end_of_a_chunk() {
+    #[tokio::test]
+    async fn what_is_there_comes_in_one_go_and_nothing_beyond_the_end_of_a_chunk() {
         let pieces = [b"ab".as_slice(), b"", b"cdef", b"g"].map(|piece| Ok(Bytes::from_static(piece)));
         let pieces = futures::stream::iter(pieces).boxed().fuse();
         let mut coming = Coming { pieces, left: Bytes::new() };
-        let mut next = |most| {
-            let pieces = futures::executor::block_on(coming.next(most)).unwrap();
-            pieces.iter().map(|piece| std::str::from_utf8(piece).unwrap()).collect::<Vec<_>>().join("|")
-        };
-        assert_eq!([3, 2, 9, 1, 1].map(&mut next), ["ab|c", "de", "f|g", "", ""]);
+        for (most, wanted) in [(3, "ab|c"), (2, "de"), (9, "f|g"), (1, ""), (1, "")] {
+            let pieces = coming.next(most).await.unwrap();
+            let pieces: Vec<_> = pieces.iter().map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+            assert_eq!(pieces.join("|"), wanted);
+        }
         let failing =
             futures::stream::iter([Ok(Bytes::from_static(b"ab")), Err(Error::new(ErrorKind::Io, "read", "cut"))]);
         let mut coming =
             Coming { pieces: failing.chain(futures::stream::pending()).boxed().fuse(), left: Bytes::new() };
-        assert!(futures::executor::block_on(coming.next(9)).is_err());
+        assert!(coming.next(9).await.is_err());
     }
 
     #[test]
