@@ -247,6 +247,55 @@ def a_link_is_not_taken_for_a_directory(make, at):
     alike(f"{at}/src", f"{at}/dst")
 
 
+def what_is_in_the_place_of_a_file_is_deleted_as_all_else(make, at):
+    """Directories, where the source has files of all kinds: after all is copied, counted, logged, and not if anything went wrong."""
+    src, dst = f"{at}/src", f"{at}/dst"
+    os.makedirs(f"{src}/many")
+    for name in ("small", "first", "many/x7", "many/x550"):
+        write(f"{src}/{name}", name.encode())
+    for f in range(600):
+        write(f"{src}/many/x{f}", b"%d" % f)
+    for name in ("large", "large first"):
+        with open(f"{src}/{name}", "wb") as file:
+            file.truncate(65 << 20)
+    os.symlink("nowhere", f"{src}/link")
+    os.mkfifo(f"{src}/fifo")
+    os.link(f"{src}/first", f"{src}/further")
+    os.link(f"{src}/large first", f"{src}/large further")
+    blocked = ["small", "first", "further", "large", "large first", "link", "fifo", "many/x7", "many/x550"]
+    for name in blocked:
+        os.makedirs(f"{dst}/{name}/deep")
+        write(f"{dst}/{name}/deep/x", b"x")
+    # A file where the source has a directory makes way, too.
+    os.makedirs(f"{src}/dir/below")
+    write(f"{dst}/dir", b"in the way")
+    text = run(make, 3, "sync", "-n", "-D", src, dst)
+    gone = [name for folder in blocked for name in (folder, f"{folder}/deep", f"{folder}/deep/x")] + ["dir"]
+    for name in gone:
+        assert f"would be deleted: {dst}/{name}\n" in text, f"{name}: {text}"
+    assert f"Deleted: {len(gone)}\n" in text, text
+    # What can't be copied keeps all of them.
+    os.symlink("loop", f"{src}/loop")
+    text = run(make, 3, "sync", "-L", "-D", src, dst, code=23)
+    assert "nothing was deleted, since there were errors" in text, text
+    for name in blocked:
+        assert os.path.exists(f"{dst}/{name}/deep/x") or name == "link", name
+    assert f"error: {src}/small: was not copied: a directory is in its place, and was not deleted\n" in text, text
+    os.unlink(f"{src}/loop")
+    shutil.rmtree(f"{dst}/dir")
+    write(f"{dst}/dir", b"in the way")
+    text = run(make, 3, "sync", "-D", "--log", f"{at}/log", src, dst)
+    assert f"Deleted: {len(gone)}\n" in text, text
+    alike(src, dst)
+    logged = "".join(open(f"{at}/log.{rank}").read() for rank in range(3))
+    assert logged.count('"event":"deleted"') == len(gone), logged
+    # A single file doesn't make a directory go.
+    text = run(make, 2, "sync", "-D", f"{src}/small", f"{dst}/many", code=1)
+    line = f"Refused to replace the directory {dst}/many by {src}/small, which isn't one: {dst}/many/small copies it into that"
+    assert f"haul-mpi sync: {line}\n" in text, text
+    alike(src, dst)
+
+
 def links_to_an_earlier_copy(make, at):
     src, old, new = f"{at}/src", f"{at}/old", f"{at}/new"
     tree(src, flat=700, big=70)
@@ -379,6 +428,27 @@ def a_killed_rank_costs_no_finished_work(make, at):
     else:
         dst = dst[:-1]
     assert len(hidden(dst)) <= LEFT, hidden(dst)
+
+
+def what_a_killed_job_left_can_be_deleted(make, at):
+    src, dst = f"{at}/src", f"{at}/dst"
+    tree(src, dirs=12, flat=10, big=600)
+    for _ in range(10):
+        started = start(make, 3, "dcp", "-p", src, dst)
+        while not (os.path.isdir(dst) and any(".big." in name or ".biglink." in name for name in hidden(dst))):
+            assert started.poll() is None
+            time.sleep(0.001)
+        ranks = ranks_of(started)
+        for pid in ranks:
+            os.kill(pid, signal.SIGKILL)
+        finish(started)
+        assert wait(lambda: not any(map(lives, ranks)))
+        left = hidden(dst)
+        run(make, 2, "delete", dst)
+        assert not os.path.exists(dst)
+        if left:
+            return None
+    raise AssertionError("nothing was ever left")
 
 
 def a_rank_that_hangs_costs_its_leases(make, at):
@@ -693,6 +763,58 @@ def a_signal_ends_it_and_the_next_run_goes_on(make, at):
     assert not hidden(dst)
 
 
+def a_job_that_goes_on_copies_what_it_had_not_come_to(make, at):
+    """Also where what is there has the size and time of the source's file: dcp replaces."""
+    src, dst = f"{at}/src", f"{at}/dst"
+    bushy(src)
+    os.makedirs(dst)
+    for _ in range(10):
+        # What was there before.
+        shutil.copytree(src, f"{dst}/src")
+        for folder, _, files in os.walk(f"{dst}/src"):
+            for name in files:
+                path = os.path.join(folder, name)
+                st = os.stat(path)
+                write(path, b"#" * st.st_size)
+                os.utime(path, ns=(5, st.st_mtime_ns))
+        time.sleep(0.1)
+        def came_to():
+            with open(f"{dst}/src/d7/f7", "rb") as file:
+                return file.read(1) != b"#"
+        started = start(make, 3, "dcp", "-p", src, dst)
+        while not came_to():
+            assert started.poll() is None
+            time.sleep(0.001)
+        for pid in ranks_of(started):
+            os.kill(pid, signal.SIGTERM)
+        text, _ = finish(started)
+        if "stopped by a signal" in text:
+            text = run(make, 3, "dcp", "-p", src, dst)
+            assert "Goes on with a run of this job" in text and "Unchanged: 0" not in text, text
+            alike(src, f"{dst}/src")
+            return None
+        shutil.rmtree(f"{dst}/src")
+        shutil.rmtree(f"{at}/state-home")
+    raise AssertionError("no job was ever ended before its end")
+
+
+def nobody_needs_to_read_what_is_printed(make, at):
+    """Without a launcher, which would read it."""
+    src = f"{at}/src"
+    bushy(src)
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([binary(make), "dcp", "-v", src, f"{at}/one"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended
+    read, closed = os.pipe()
+    os.close(read)
+    ended = subprocess.run([binary(make), "dcp", "--progress", "1", src, f"{at}/two"], stdout=closed, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(closed)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended
+    alike(src, f"{at}/one", times=False)
+    alike(src, f"{at}/two", times=False)
+    assert not os.listdir(f"{at}/state-home/haul/mpi")
+
+
 def another_directory_of_that_name_is_not_gone_on_with(make, at):
     src, dst = f"{at}/src", f"{at}/dst"
     os.makedirs(src)
@@ -729,6 +851,11 @@ def what_can_not_work_is_refused(make, at):
     for words, why in ((("sync", "-D", f"{at}/q/src", f"{at}/q"), "the source is in it"), (("dcp", f"{at}/q", f"{at}/link/new"), "it is in the source")):
         text = run(make, 2, *words, code=1)
         assert f"Refused to copy {words[-2]} to {words[-1]}: {why}" in text and os.listdir(f"{at}/q/src") == ["deep"], text
+    # What is missing is named, and no folder is made above what is asked for.
+    for words, line in ((("delete", f"{at}/none", src), f"{at}/none: No such file or directory"),
+                        (("dcp", src, f"{at}/no/new"), f"{at}/no/new: can't be made, since {at}/no isn't a directory that is there")):
+        text = run(make, 2, *words, code=1)
+        assert f"haul-mpi {words[0]}: {line}" in text and os.path.exists(f"{src}/x") and not os.path.exists(f"{at}/no"), text
     # No directory is made that has a remote's name.
     remote, ended = finish(start(make, 2, "sync", src, "r:b/dir", cwd=at))
     assert ended in (1, None) and "haul fleet spreads copies to and from remotes over nodes" in remote and not os.path.exists(f"{at}/r:b"), remote
@@ -747,6 +874,19 @@ def what_can_not_work_is_refused(make, at):
             if "unshare" in text or "mount:" in text:
                 return "a rank can't be given another file system here"
             assert line in text, text
+        # What is mounted below for one rank alone: the others would take it for empty, and delete it.
+        os.makedirs(f"{dst}/x")
+        for folder in (src, dst):
+            away = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder}/x && exec "$0" "$@"', binary(make)]
+            line = f"Refused to start: nothing is mounted at {folder}/x on {os.uname().nodename}, but something is for another rank: mount it there, too"
+            for first, second in (([binary(make)], away), (away, [binary(make)])):
+                text = mixed(make, first, second, "sync", "-D", src, dst)
+                assert f"haul-mpi sync: {line}\n" in text, text
+            three = [*MPIRUN[make], "-n", "1", binary(make), "check", src, dst, ":", "-n", "1", *away, "check", src, dst, ":", "-n", "1",
+                     binary(make), "check", src, dst]
+            ended = subprocess.run(three, capture_output=True, text=True, timeout=60, check=False)
+            assert ended.returncode != 0 and f"haul-mpi check: {line}\n" in ended.stdout + ended.stderr, ended
+        os.rmdir(f"{dst}/x")
         farfs = os.path.join(TARGET, "debug/farfs")
         if os.path.exists("/dev/fuse") and os.path.exists(farfs):
             # A file system that answers nothing, for longer than anybody waits.
@@ -867,9 +1007,10 @@ def wait(event, seconds=20):
 
 
 TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, an_empty_source_empties_nothing_unless_told, a_link_is_not_taken_for_a_directory,
-         links_to_an_earlier_copy, copies_what_a_list_names,
+         what_is_in_the_place_of_a_file_is_deleted_as_all_else, nobody_needs_to_read_what_is_printed,
+         a_job_that_goes_on_copies_what_it_had_not_come_to, links_to_an_earlier_copy, copies_what_a_list_names,
          a_small_file_costs_few_calls, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
-         a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
+         what_a_killed_job_left_can_be_deleted, a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
          a_source_that_changes, on_two_nodes, a_signal_ends_it_and_the_next_run_goes_on, another_directory_of_that_name_is_not_gone_on_with,

@@ -14,7 +14,6 @@ use std::{
     fs::File,
     io::BufReader,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::{Component, PathBuf},
     time::Duration,
 };
 
@@ -284,17 +283,9 @@ fn bare(source: &OsStr) -> Result<OsString, String> {
     if !matches!(path.rsplit(|b| *b == b'/').next(), Some(b"." | b"..")) {
         return Ok(OsString::from_vec(path.to_vec()));
     }
-    let whole = std::path::absolute(OsStr::from_bytes(path)).map_err(|e| format!("{}: {e}", source.display()))?;
-    let mut named = PathBuf::new();
-    for part in whole.components() {
-        match part {
-            Component::ParentDir => {
-                named.pop();
-            }
-            part => named.push(part),
-        }
-    }
-    Ok(named.into_os_string())
+    // What is above a symlink is another folder than what is written above it.
+    let whole = std::fs::canonicalize(OsStr::from_bytes(path)).map_err(|e| format!("{}: {e}", source.display()))?;
+    Ok(whole.into_os_string())
 }
 
 fn is_dir(path: &OsStr) -> bool {
@@ -406,11 +397,25 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
     fn a_source_keeps_its_name_whatever_its_end() {
-        let bare = |path: &str| bare(OsStr::new(path)).unwrap().into_string().unwrap();
-        assert_eq!(["a", "a/", "a//", "a/.", "x/a/.//"].map(bare), ["a", "a", "a", "a", "x/a"]);
-        assert_eq!(["/", "/a/b/..", "/a/.."].map(bare), ["/", "/a", "/"]);
-        assert!(bare(".").starts_with('/') && bare("./.").ends_with("haul-dcp"));
+        let bare = |path: &str| bare(OsStr::new(path)).map(|path| path.into_string().unwrap());
+        let name = |path: &str| bare(path).unwrap();
+        assert_eq!(["a", "a/", "a//", "a/.", "x/a/.//"].map(name), ["a", "a", "a", "a", "x/a"]);
+        assert!(name(".").starts_with('/') && name("./.").ends_with("haul-dcp"));
+        let temp = std::env::temp_dir().join(format!("haul-dcp-{}", std::process::id()));
+        std::fs::create_dir(&temp).unwrap();
+        let dir = temp.canonicalize().unwrap().into_os_string().into_string().unwrap();
+        std::fs::create_dir_all(format!("{dir}/one/two")).unwrap();
+        std::os::unix::fs::symlink("one/two", format!("{dir}/link")).unwrap();
+        let at = |path: &str| format!("{dir}/{path}");
+        assert_eq!(
+            ["one/two/..", "one/two/../", "link/.."].map(at).map(|path| name(&path)),
+            [(); 3].map(|()| at("one"))
+        );
+        assert_eq!(["/", "/tmp/..", "/.."].map(name), ["/", "/", "/"]);
+        assert_eq!(bare(&at("none/..")), Err(format!("{}: No such file or directory (os error 2)", at("none/.."))));
+        std::fs::remove_dir_all(&temp).unwrap();
     }
 
     #[test]

@@ -100,10 +100,10 @@ pub struct Dcp {
     #[command(flatten)]
     copying: Copying,
     /// No effect: buffers are chosen
-    #[arg(short = 'b', long, value_name = "SIZE")]
+    #[arg(short = 'b', long, value_name = "SIZE", value_parser = size)]
     bufsize: Option<String>,
     /// No effect: large files are divided by how much is left
-    #[arg(short = 'k', long, value_name = "SIZE")]
+    #[arg(short = 'k', long, value_name = "SIZE", value_parser = size)]
     chunksize: Option<String>,
     #[command(flatten)]
     common: Common,
@@ -133,12 +133,12 @@ pub struct Sync {
     copying: Copying,
     /// No effect: each file is done by itself, so that a run that was ended goes on
     #[arg(short = 'b', long, value_name = "N")]
-    batch_files: Option<String>,
+    batch_files: Option<u64>,
     /// No effect: buffers are chosen
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     bufsize: Option<String>,
     /// No effect: large files are divided by how much is left
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     chunksize: Option<String>,
     #[command(flatten)]
     common: Common,
@@ -154,10 +154,10 @@ pub struct Check {
     #[arg(short, long)]
     lite: bool,
     /// No effect: buffers are chosen
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     bufsize: Option<String>,
     /// No effect: large files are divided by how much is left
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     chunksize: Option<String>,
     #[command(flatten)]
     common: Common,
@@ -249,7 +249,10 @@ impl Asked {
                 ..
             }) => {
                 let roots = vec![beside(&src, &dst, copying.dereference)?];
-                let link_dest = link_dest.map(|dir| link_folder(&dir, &absolute(&dst)?)).transpose()?;
+                let to = absolute(&dst)?;
+                becomes(&roots[0], &src, &to)?;
+                has_parent(&to)?;
+                let link_dest = link_dest.map(|dir| link_folder(&dir, &to)).transpose()?;
                 let base = base(verb, roots, common);
                 let base = Job { allow_empty_source, dry_run: dryrun, ..base };
                 let job = Job { preserve: true, delete, contents, link_dest, ..base };
@@ -284,6 +287,19 @@ impl Asked {
     }
 }
 
+/// A number of bytes above zero, with a unit or without, as mpiFileUtils reads it: 4194304, 4M, 1.5GB.
+fn size(text: &str) -> Result<String, &'static str> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let unit = unit.to_ascii_lowercase();
+    let unit = if unit.is_empty() { "b" } else { &unit };
+    let known = matches!(unit.strip_suffix('b').unwrap_or(unit), "" | "k" | "m" | "g" | "t" | "p" | "e");
+    let amount = number.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount > 0.0);
+    match known && !number.starts_with('+') && amount.is_some() {
+        true => Ok(text.to_owned()),
+        false => Err("not a size, such as 4MB"),
+    }
+}
+
 fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
     let Common { progress, verbose, quiet, log, patience, hang } = common;
     Job {
@@ -305,6 +321,7 @@ fn base(verb: Verb, roots: Vec<Root>, common: Common) -> Job {
         quiet,
         progress: progress.filter(|every| *every > 0 && !quiet),
         resuming: false,
+        since: Vec::new(),
         patience: patience.max(1),
         hang: hang.max(1),
         log,
@@ -372,6 +389,7 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
                 let (other, source, to) = (other.display(), source.display(), to.display());
                 return Err(format!("Refused to copy both {other} and {source} to {to}"));
             }
+            has_parent(&to)?;
             pair(&source, (&above, &name), &to, follow)
         })
         .collect()
@@ -379,7 +397,12 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
 
 /// dsync's rule: what is in one goes into the other.
 fn beside(src: &OsStr, dst: &OsStr, follow: bool) -> Result<Root, String> {
-    let (src, dst) = (absolute(src)?, absolute(dst)?);
+    let (mut path, dst) = (absolute(src)?, absolute(dst)?);
+    // By a slash at its end a link stands for what it leads to.
+    if src.as_bytes().ends_with(b"/") && is_dir(&path, true) {
+        path = path.canonicalize().unwrap_or(path);
+    }
+    let src = path;
     let (above, name) = match src.file_name() {
         Some(name) => (src.parent().unwrap_or(Path::new("/")).to_path_buf(), name.to_owned()),
         None => (src.clone(), OsString::new()),
@@ -388,7 +411,7 @@ fn beside(src: &OsStr, dst: &OsStr, follow: bool) -> Result<Root, String> {
 }
 
 fn pair(src: &Path, (above, name): (&Path, &OsStr), dst: &Path, follow: bool) -> Result<Root, String> {
-    if is_dir(src, follow || src.as_os_str().as_bytes().ends_with(b"/")) {
+    if is_dir(src, follow) {
         return Ok(Root { src: raw(src), dst: raw(dst), one: None });
     }
     if src.symlink_metadata().is_err() {
@@ -400,6 +423,32 @@ fn pair(src: &Path, (above, name): (&Path, &OsStr), dst: &Path, follow: bool) ->
     let (to, to_name) = split(dst)?;
     let one = Some((key(src, name, follow), key_like(src, &to_name, follow)));
     Ok(Root { src: raw(above), dst: raw(&to), one })
+}
+
+/// What isn't a directory would become one that is there, with all in it.
+///
+/// Errors: one line.
+fn becomes(root: &Root, src: &OsStr, dst: &Path) -> Result<(), String> {
+    let Some((from, _)) = root.one.as_ref().filter(|_| is_dir(dst, true)) else { return Ok(()) };
+    let name = dst.join(OsStr::from_bytes(haul_core::key::path(from)));
+    Err(format!(
+        "Refused to replace the directory {} by {}, which isn't one: {} copies it into that",
+        dst.display(),
+        src.display(),
+        name.display()
+    ))
+}
+
+/// Errors: one line: the directory isn't there in which this is to be made.
+fn has_parent(dst: &Path) -> Result<(), String> {
+    match dst.parent().filter(|above| !is_dir(above, true)) {
+        Some(above) => Err(format!(
+            "{}: can't be made, since {above} isn't a directory that is there (mkdir -p {above} makes it)",
+            dst.display(),
+            above = above.display()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The folder of `--link-dest`: one that is there, from which there can be hard links in the destination.
@@ -541,6 +590,20 @@ mod tests {
     }
 
     #[test]
+    fn what_changes_nothing_must_make_sense_all_the_same() {
+        let said = |words: &[&str]| Typed::try_parse_from([&["haul-mpi"], words].concat()).map_err(|e| e.to_string());
+        assert!(said(&["dcp", "-b", "4M", "-k1.5gb", "a", "b"]).is_ok());
+        assert!(said(&["sync", "-b", "1000", "--bufsize", "4194304", "a", "b"]).is_ok());
+        for (verb, option) in [("dcp", "--bufsize"), ("dcp", "-k"), ("sync", "--chunksize"), ("check", "--bufsize")] {
+            for size in ["0", "4X", "", "M", "inf", "+4"] {
+                let line = said(&[verb, option, size, "a", "b"]).unwrap_err();
+                assert!(line.contains(": not a size, such as 4MB") || size.is_empty(), "{line}");
+            }
+        }
+        assert!(said(&["sync", "-b", "x", "a", "b"]).is_err());
+    }
+
+    #[test]
     fn a_remote_is_refused_and_nothing_of_its_name_is_made() {
         let line = |path: &str, instead: &str| {
             format!(
@@ -625,5 +688,29 @@ mod tests {
             typed(&["dcp", &at("none"), &at("new")]).unwrap_err(),
             format!("{}: no such file or directory", at("none"))
         );
+        for verb in ["dcp", "sync"] {
+            assert_eq!(
+                typed(&[verb, &at("src"), &at("no/new")]).unwrap_err(),
+                format!(
+                    "{}: can't be made, since {no} isn't a directory that is there (mkdir -p {no} makes it)",
+                    at("no/new"),
+                    no = at("no")
+                )
+            );
+        }
+        std::os::unix::fs::symlink("src", dir.join("link")).unwrap();
+        for (src, into) in [("f", "dst"), ("link", "dst"), ("f", "link")] {
+            assert_eq!(
+                typed(&["sync", "-D", &at(src), &at(into)]).unwrap_err(),
+                format!(
+                    "Refused to replace the directory {} by {}, which isn't one: {} copies it into that",
+                    at(into),
+                    at(src),
+                    at(&format!("{into}/{src}"))
+                )
+            );
+        }
+        // What a link leads to is asked for by a slash.
+        assert_eq!(roots(&["sync", &at("link/"), &at("dst")]), [("src".into(), "dst".into())]);
     }
 }

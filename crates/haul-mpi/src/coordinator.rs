@@ -4,16 +4,19 @@
 //! Nothing waits for a phase to end. A directory is looked at while files of others are copied; it is finished when its own listing,
 //! its files and its directories are.
 
+mod lost;
+
 use crate::{
     input::Names,
     large::{Large, Larges},
-    links::Links,
+    links::{Links, Met},
     queue::Stack,
+    shared::below,
     tree::{Node, Tree},
     work::{Began, Done, Found, Item, Job, Only, Problem, Raw, Root, Said, Task, Totals, Verb, Work},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -21,8 +24,6 @@ use std::{
 const FINISHED_AT_ONCE: usize = 64;
 /// Names of one lease that links them, or deletes them.
 const NAMES_AT_ONCE: usize = 256;
-/// So many threads may hang in a file system for one lease; then it has failed.
-const HANG_AT_MOST: u8 = 3;
 
 /// A lease that somebody has.
 struct Lease {
@@ -63,6 +64,8 @@ pub struct Coordinator {
     files: Stack,
     /// What the destination alone has; waits until all is copied.
     extra: Stack,
+    /// Files in whose place one of these is: they wait until that is deleted.
+    blocked: Stack,
     deleting: bool,
     /// A name was found in the source.
     source_has_names: bool,
@@ -119,6 +122,7 @@ impl Coordinator {
             dirs: Stack::default(),
             files: Stack::default(),
             extra: Stack::default(),
+            blocked: Stack::default(),
             deleting: false,
             source_has_names: false,
             spared: None,
@@ -189,6 +193,7 @@ impl Coordinator {
 
     fn is_idle(&self) -> bool {
         self.extra.is_empty()
+            && self.blocked.is_empty()
             && self.is_copied()
             && self.disturbed_dirs.is_empty()
             && self.disturbed_files.is_empty()
@@ -292,20 +297,9 @@ impl Coordinator {
             self.tree.wait(node);
             self.push(Work::Files { root, node, items: found.files });
         }
-        let mut first = Vec::new();
         for item in found.linked {
             self.tree.wait(node);
-            match self.links.meet(root, node, item) {
-                crate::links::Met::First(item) if self.larges.is_large(&item) => {
-                    self.larges.add(root, node, item);
-                }
-                crate::links::Met::First(item) => first.push(item),
-                crate::links::Met::Ready(name, item) => self.to_link.push_back((root, node, name, item)),
-                crate::links::Met::Waits => {}
-            }
-        }
-        for item in first {
-            self.push(Work::Files { root, node, items: vec![item] });
+            self.meet(root, node, item);
         }
         for item in found.large {
             self.tree.wait(node);
@@ -350,6 +344,43 @@ impl Coordinator {
         self.broken = push(&mut self.extra, &work).or(self.broken.take());
     }
 
+    /// A file that its directory waits for, which may be one of several names.
+    fn meet(&mut self, root: u16, node: u32, item: Item) {
+        match self.links.meet(root, node, item) {
+            Met::First(item) => self.copy(root, node, item),
+            Met::Ready(name, item) => self.to_link.push_back((root, node, name, item)),
+            Met::Waits => {}
+        }
+    }
+
+    fn copy(&mut self, root: u16, node: u32, item: Item) {
+        match self.larges.is_large(&item) {
+            true => self.larges.add(root, node, item),
+            false => self.push(Work::Files { root, node, items: vec![item] }),
+        }
+    }
+
+    /// Files that wait until the directories in their places are deleted; their own directory waits for them.
+    fn block(&mut self, root: u16, node: u32, items: Vec<Item>) {
+        for item in items {
+            self.tree.wait(node);
+            // All that goes is gone by now.
+            if self.deleting {
+                self.fail_blocked(root, node, &item);
+                continue;
+            }
+            let work = Work::Files { root, node, items: vec![item] };
+            self.broken = push(&mut self.blocked, &work).or(self.broken.take());
+        }
+    }
+
+    fn fail_blocked(&mut self, root: u16, node: u32, item: &Item) {
+        let path = below(&self.job.roots[usize::from(root)].src, &item.key);
+        let line = format!("{path}: was not copied: a directory is in its place, and was not deleted");
+        self.show(vec![Problem { line, full: false, vanished: false }], Vec::new());
+        self.complete(node);
+    }
+
     fn done(&mut self, rank: usize, work: Work, done: Done) {
         self.totals += match &work {
             // A file that differs is counted once, and parts of a piece were counted before.
@@ -358,36 +389,47 @@ impl Coordinator {
         };
         let failed = !done.problems.is_empty();
         self.show(done.problems, done.lines);
+        let blocked: HashSet<Raw> = done.blocked.iter().map(|item| item.key.clone()).collect();
         match work {
-            Work::Dir { node, .. } | Work::Remove { node, .. } => {
+            Work::Dir { root, node, .. } => {
                 if done.finished {
                     self.tree.finished_itself(node);
                 }
+                self.block(root, node, done.blocked);
                 self.complete(node);
             }
+            Work::Remove { node, .. } => self.complete(node),
             Work::Files { root, node, items } => {
                 for (number, item) in items.into_iter().enumerate() {
-                    let arrived = !done.failed.contains(&(number as u32));
+                    let arrived = !done.failed.contains(&(number as u32)) && !blocked.contains(&item.key);
                     self.settle_name(root, item, arrived);
                 }
+                self.block(root, node, done.blocked);
                 self.complete(node);
             }
             Work::Links { root, names } => {
                 for (number, (node, _, item)) in names.into_iter().enumerate() {
                     // Where links can't be made each name becomes a file.
-                    match done.failed.contains(&(number as u32)) {
-                        true => {
-                            let item = Item { linked: None, task: Task::Copy, ..item };
-                            match self.larges.is_large(&item) {
-                                true => self.larges.add(root, node, item),
-                                false => self.push(Work::Files { root, node, items: vec![item] }),
-                            }
-                        }
-                        false => self.complete(node),
+                    if done.failed.contains(&(number as u32)) {
+                        self.copy(root, node, Item { linked: None, task: Task::Copy, ..item });
+                        continue;
                     }
+                    if blocked.contains(&item.key) {
+                        self.block(root, node, vec![item]);
+                    }
+                    self.complete(node);
                 }
             }
             Work::Begin { id, root, item, left } => match done.began {
+                Some(Began::Blocked) => {
+                    // What an earlier run left of it is there still when it is begun after all.
+                    left.into_iter().for_each(|left| self.larges.keep(root, left));
+                    if let Some(Large { node, .. }) = self.larges.remove(id) {
+                        self.settle_name(root, item.clone(), false);
+                        self.block(root, node, vec![item]);
+                        self.complete(node);
+                    }
+                }
                 Some(began) => {
                     match (&began, left) {
                         (Began::Anew(token), _) => self.notes.push(Note::Begun(root, item, token.clone())),
@@ -427,7 +469,11 @@ impl Coordinator {
                     self.complete(node);
                 }
             }
-            Work::Delete { node, .. } | Work::Named { node, .. } => self.complete(node),
+            Work::Named { root, node, .. } => {
+                self.block(root, node, done.blocked);
+                self.complete(node);
+            }
+            Work::Delete { node, .. } => self.complete(node),
         }
     }
 
@@ -454,16 +500,13 @@ impl Coordinator {
                 self.to_link.push_back((root, node, item.key.clone(), name));
             }
         } else if let Some((node, next)) = self.links.failed(root, &item) {
-            match self.larges.is_large(&next) {
-                true => self.larges.add(root, node, next),
-                false => self.push(Work::Files { root, node, items: vec![next] }),
-            }
+            self.copy(root, node, next);
         }
     }
 
     /// One thing that this directory waited for is done.
     fn complete(&mut self, node: u32) {
-        let attributes = matches!(self.job.verb, Verb::Dcp | Verb::Sync) && !self.job.dry_run;
+        let attributes = matches!(self.job.verb, Verb::Dcp | Verb::Sync);
         let mut at = Some(node);
         while let Some(node) = at {
             at = match self.tree.complete(node, attributes) {
@@ -481,65 +524,27 @@ impl Coordinator {
         }
     }
 
-    /// A rank left a lease that others were given.
-    fn left(&mut self, rank: usize, lease: u64) {
-        let Some(late) = self.late.remove(&lease) else { return };
-        if late.hangs {
-            let held = self.held.entry(rank).or_insert(1);
-            *held = held.saturating_sub(1);
-        }
-        if !matches!(self.job.verb, Verb::Dcp | Verb::Sync) || self.job.dry_run {
-            return;
-        }
-        let mut disturb = |root, key: &[u8]| _ = self.disturbed_dirs.insert((root, Raw::from(above(key))));
-        match late.work {
-            Work::Dir { root, key, .. } | Work::Named { root, key, .. } => {
-                disturb(root, &key);
-                self.disturbed_dirs.insert((root, key));
-            }
-            Work::Files { root, items, .. } => items.iter().for_each(|item| disturb(root, &item.key)),
-            Work::Links { root, names } => names.iter().for_each(|(_, _, item)| disturb(root, &item.key)),
-            Work::Begin { root, item, .. } | Work::Publish { root, item, .. } => disturb(root, &item.key),
-            Work::Piece { root, item, .. } => _ = self.disturbed_files.insert((root, item.key.clone()), item),
-            // What it took away was gone before others had done the same, and attributes of directories are the same.
-            Work::Discard { .. }
-            | Work::Finish { .. }
-            | Work::Remove { .. }
-            | Work::Delete { .. }
-            | Work::Rmdir { .. } => {}
-        }
-    }
-
-    /// Times that late steps have moved are set right, when all else is done.
-    fn set_right(&mut self) {
-        if self.errors > 0 {
-            // The next run does.
-            (self.disturbed_dirs, self.disturbed_files) = Default::default();
-        }
-        for ((root, key), item) in std::mem::take(&mut self.disturbed_files) {
-            self.disturbed_dirs.insert((root, Raw::from(above(&key))));
-            let node = self.tree.virtual_node(root);
-            self.push(Work::Files { root, node, items: vec![Item { task: Task::Attributes, linked: None, ..item }] });
-        }
-        for (root, key) in std::mem::take(&mut self.disturbed_dirs) {
-            if self.job.preserve && self.job.roots[usize::from(root)].one.is_none() {
-                let node = self.tree.virtual_node(root);
-                self.finish.push_back((root, node, key, false));
-            }
-        }
-    }
-
     /// After everything that changes: deletions begin when all is copied, and only if nothing went wrong.
     fn go_on(&mut self) {
-        if self.leases.is_empty() && self.errors == 0 && self.is_copied() {
+        if self.leases.is_empty() && self.errors == 0 && self.is_copied() && self.blocked.is_empty() {
             self.larges.discard_left();
         }
         // After deletions, for which directories wait.
-        let done = self.leases.is_empty() && self.extra.is_empty() && self.is_copied();
+        let done = self.leases.is_empty() && self.extra.is_empty() && self.blocked.is_empty() && self.is_copied();
         if done && !self.late.values().any(|late| late.awaited) {
             self.set_right();
         }
-        if self.deleting || self.extra.is_empty() || !self.leases.is_empty() || !self.is_copied() {
+        let waits = !self.extra.is_empty() || !self.blocked.is_empty();
+        if !waits || !self.leases.is_empty() || !self.is_copied() {
+            return;
+        }
+        if self.deleting {
+            // All that goes is gone.
+            if self.extra.is_empty() {
+                while let Some(Work::Files { root, node, items }) = self.pop(|this| &mut this.blocked) {
+                    items.into_iter().for_each(|item| self.meet(root, node, item));
+                }
+            }
             return;
         }
         if self.errors > 0 || self.stopping {
@@ -568,6 +573,9 @@ impl Coordinator {
                 spared = true;
                 self.complete(node);
             }
+        }
+        while let Some(Work::Files { root, node, items }) = self.pop(|this| &mut this.blocked) {
+            items.iter().for_each(|item| self.fail_blocked(root, node, item));
         }
         spared
     }
@@ -636,8 +644,7 @@ impl Coordinator {
             let (Work::Remove { root, node, .. } | Work::Delete { root, node, .. }) = work else { return Some(work) };
             let Some(dir) = self.tree.doubted(node) else { return Some(self.open(work)) };
             if !self.job.quiet && self.spared.replace(node) != Some(node) {
-                let top = String::from_utf8_lossy(&self.job.roots[usize::from(root)].dst).into_owned();
-                let dir = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&dir));
+                let dir = below(&self.job.roots[usize::from(root)].dst, &dir);
                 self.lines.push(format!("nothing was deleted in {dir}, in which names changed: the next run does"));
             }
             self.complete(node);
@@ -683,89 +690,6 @@ impl Coordinator {
         }
         Some(Only { names: first, more })
     }
-
-    /// Leases of a rank that hang in a file system, and whether it has begun them: they are given to others.
-    pub fn hung(&mut self, rank: usize, leases: &[(u64, bool)]) {
-        for (lease, begun) in leases {
-            let Some(held) = self.leases.remove(lease) else { continue };
-            if held.rank != rank {
-                self.leases.insert(*lease, held);
-                continue;
-            }
-            let (root, name) = held.work.name();
-            let at = if let Work::Piece { offset, .. } = held.work { offset } else { 0 };
-            let times = self.hung.entry((root, name.clone(), at)).or_insert(0);
-            *times += u8::from(*begun);
-            let failed = *times >= HANG_AT_MOST;
-            self.late(*lease, &held, true);
-            match failed {
-                true => {
-                    let top = String::from_utf8_lossy(&self.job.roots[usize::from(root)].src).into_owned();
-                    let path = format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(&name));
-                    let line = format!("{path}: was given up, since a file system did not answer {HANG_AT_MOST} times");
-                    let failed = match &held.work {
-                        Work::Files { items, .. } => (0..items.len() as u32).collect(),
-                        _ => Vec::new(),
-                    };
-                    let problems = vec![Problem { line, full: false, vanished: false }];
-                    self.done(rank, held.work, Done { problems, failed, ..Done::default() });
-                }
-                false => self.give_again(held),
-            }
-        }
-        self.go_on();
-    }
-
-    fn late(&mut self, lease: u64, held: &Lease, hangs: bool) {
-        if let Work::Begin { root, item, .. } = &held.work {
-            self.begun_late.insert(lease, (*root, item.key.clone()));
-        }
-        self.late.insert(lease, Late { rank: held.rank, work: held.work.clone(), hangs, awaited: false });
-    }
-
-    /// A rank that was lost is heard again: it leaves what it had, and says so.
-    pub fn back(&mut self, rank: usize) {
-        for late in self.late.values_mut().filter(|late| late.rank == rank && !late.hangs) {
-            late.awaited = true;
-        }
-    }
-
-    /// Nobody knows what became of a rank: what it had is given to others.
-    pub fn lost(&mut self, rank: usize) {
-        for late in self.late.values_mut().filter(|late| late.rank == rank) {
-            late.awaited = false;
-        }
-        let lost: Vec<u64> = self.leases.iter().filter(|(_, held)| held.rank == rank).map(|(id, _)| *id).collect();
-        for lease in lost {
-            if let Some(held) = self.leases.remove(&lease) {
-                self.late(lease, &held, false);
-                self.give_again(held);
-            }
-        }
-        // Its threads that hang can't do anything else when it comes back.
-        let hanging = self.late.values().filter(|late| late.rank == rank && late.hangs).count();
-        self.held.insert(rank, hanging);
-    }
-
-    fn give_again(&mut self, held: Lease) {
-        // What it told of before is told, but nobody has seen to its own files.
-        if let Work::Dir { root, node, .. } | Work::Named { root, node, .. } = held.work
-            && !held.own.is_empty()
-        {
-            self.tree.wait(node);
-            self.push(Work::Files { root, node, items: held.own });
-        }
-        match held.work {
-            Work::Piece { id, offset, len, crc, .. } => self.larges.again(id, (offset, len, crc)),
-            work => self.again.push_back(work),
-        }
-    }
-}
-
-/// The directory that a key is in.
-fn above(key: &[u8]) -> &[u8] {
-    let name = key.strip_suffix(b"/").unwrap_or(key);
-    &name[..name.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)]
 }
 
 /// Adds work; what is wrong if that fails.

@@ -9,7 +9,7 @@ use crate::{
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use haul_core::{
-    Entry, ErrorKind, Key, Kind, Listed, attributes,
+    Entry, ErrorKind, Inode, Key, Kind, Listed, Mtime, attributes,
     join::{Join, Pair},
     listing::Side,
 };
@@ -79,8 +79,11 @@ async fn named(src: &dyn Store, name: &[u8], follow: bool) -> haul_core::Result<
 
 /// Nobody makes the destination's folder where nothing is changed.
 async fn is_missing(sides: &Sides) -> bool {
-    let there = sides.dst.stat(&Key::new("")).await;
-    there.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound))
+    sides.dst.stat(&Key::new("")).await.is_err_and(|error| is_nowhere(&error))
+}
+
+fn is_nowhere(error: &haul_core::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound)
 }
 
 /// Special files are the same if they are of one type and, if devices, of one number.
@@ -100,11 +103,11 @@ impl<'a> Look<'a> {
     }
 
     /// Makes the directory, also where it turns out to be empty. In a sync that deletes, something else of its name makes way.
-    async fn make(&self, key: &Key) -> haul_core::Result<()> {
+    async fn make(&mut self, key: &Key) -> haul_core::Result<()> {
         if !self.fresh || !self.shared.changes() || key.is_root() {
             return Ok(());
         }
-        let (dst, spec) = (&self.sides.dst, self.shared.spec());
+        let (dst, spec) = (self.sides.dst.clone(), self.shared.spec());
         // A link to a directory would be taken for this one, and what it leads to written over.
         let link = Key::symlink(key.path());
         if dst.stat(&link).await.is_ok_and(|there| there.is_symlink()) {
@@ -113,15 +116,27 @@ impl<'a> Look<'a> {
                 return Err(haul_core::Error::new(ErrorKind::Exists, "mkdir", message).with_key(key));
             }
             dst.delete(vec![(link, None)]).await.into_iter().collect::<haul_core::Result<()>>()?;
+            self.made_way(key);
         }
         match dst.make_dir(key, &spec).await {
             Err(error) if self.shared.job.delete && matches!(error.kind(), ErrorKind::Exists | ErrorKind::Io) => {
                 let path = key.path();
                 let names = vec![(Key::new(path), None), (Key::symlink(path), None)];
                 dst.delete(names).await;
-                dst.make_dir(key, &spec).await
+                dst.make_dir(key, &spec).await?;
+                self.made_way(key);
+                Ok(())
             }
             answer => answer,
+        }
+    }
+
+    /// Something that wasn't a directory is deleted.
+    fn made_way(&mut self, key: &Key) {
+        self.done.totals.deleted += 1;
+        self.shared.log("deleted", self.root, key.path(), 0, None);
+        if self.shared.job.verbose {
+            self.done.lines.push(format!("deleted: {}", self.shared.dst_path(self.root, key.path())));
         }
     }
 
@@ -309,11 +324,12 @@ impl<'a> Look<'a> {
                 }
             };
         }
-        let goes_on = job.verb == Verb::Sync || job.resuming;
+        let goes_on = job.verb == Verb::Sync || job.resuming && self.is_new(dst);
         if !goes_on || !alike || !close {
             return Some(Task::Copy);
         }
-        if job.verb == Verb::Sync && job.contents && src.kind == Kind::File {
+        // Another target of the same length shows in nothing but itself.
+        if job.verb == Verb::Sync && (job.contents && src.kind == Kind::File || src.is_symlink()) {
             return Some(Task::Compare);
         }
         let several = src.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
@@ -324,6 +340,13 @@ impl<'a> Look<'a> {
         }
         self.done.totals.same += 1;
         None
+    }
+
+    /// Did it change since the earlier run of this job began? What was there before may look like the source's file, and be another.
+    fn is_new(&self, dst: &Entry) -> bool {
+        let since = self.shared.job.since.get(usize::from(self.root)).copied().flatten();
+        let changed = dst.version.as_ref().and_then(Inode::of).map(|inode| inode.ctime);
+        matches!((changed, since), (Some(changed), Some((secs, nanos))) if changed > Mtime::new(secs, nanos))
     }
 
     fn differ(&self, src: &Entry, dst: &Entry) -> bool {
@@ -366,6 +389,9 @@ impl<'a> Look<'a> {
     fn gathered(&mut self) -> Found {
         let Done { totals, problems, lines, .. } = mem::take(&mut self.done);
         let mut found = Found { totals, problems, lines, ..mem::take(&mut self.found) };
+        if !self.shared.changes() {
+            return found;
+        }
         // What makes way for a directory of its name does so when that is made.
         let dirs: HashSet<&[u8]> = found.dirs.iter().map(|(key, _)| key.strip_suffix(b"/").unwrap_or(key)).collect();
         found.extra.retain(|key| !dirs.contains(Key::new(key).path()));
@@ -406,7 +432,9 @@ impl<'a> Look<'a> {
         self.done.totals += more.totals;
         self.done.problems.extend(more.problems);
         self.done.lines.extend(more.lines);
-        if alone && self.sides.one.is_none() && self.shared.changes() {
+        let waits = !more.blocked.is_empty();
+        self.done.blocked = more.blocked;
+        if alone && !waits && self.sides.one.is_none() && self.shared.changes() {
             let finished = finish(self.shared, &[(self.root, key.clone(), self.fresh)]).await;
             if finished.undone {
                 return finished;
@@ -423,10 +451,11 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Gives directories the source's attributes and times.
+/// Gives directories the source's attributes and times. Where nothing is changed, tells which are to get others.
 pub async fn finish(shared: &Held, dirs: &[(u16, Key, bool)]) -> Done {
     let mut done = Done::default();
-    for (root, key, new) in dirs {
+    let set = shared.changes();
+    for (root, key, new) in dirs.iter().filter(|(.., new)| set || !new) {
         if shared.check().is_err() {
             done.undone = true;
             return done;
@@ -442,15 +471,23 @@ pub async fn finish(shared: &Held, dirs: &[(u16, Key, bool)]) -> Done {
         let keep = shared.keep.clone();
         let item =
             AttributesItem { from: key.clone(), to: key.clone(), mtime, meta: None, carried: None, keep, new: *new };
-        let batch = AttributesBatch { from: sides.place(), items: vec![item], links: shared.links(), set: true };
+        let batch = AttributesBatch { from: sides.place(), items: vec![item], links: shared.links(), set };
         let Some(inodes) = sides.dst.inodes() else { continue };
         for answer in inodes.attributes(batch).await {
             match answer {
-                Ok(set) => done.totals.unkept += u64::from(!set.unkept.is_empty()),
+                Ok(answer) if set => done.totals.unkept += u64::from(!answer.unkept.is_empty()),
+                Ok(answer) if answer.differs.any() => {
+                    done.lines.push(format!("attributes would be set: {}", shared.path(*root, key.as_bytes())));
+                }
+                Ok(_) => {}
+                // The destination's folder isn't there yet.
+                Err(error) if !set && is_nowhere(&error) => {}
                 Err(error) => done.problems.push(shared.problem(*root, key.as_bytes(), &error)),
             }
         }
-        shared.log("directory", *root, key.as_bytes(), 0, None);
+        if set {
+            shared.log("directory", *root, key.as_bytes(), 0, None);
+        }
     }
     done
 }
@@ -607,5 +644,87 @@ mod tests {
         assert_eq!(told.iter().map(|found| found.lines.len()).collect::<Vec<_>>(), [NAMES, NAMES, 5]);
         assert_eq!(told.iter().map(|found| found.totals.only_src as usize).sum::<usize>(), 2 * NAMES + 5);
         assert_eq!((done.lines.len(), done.totals.only_src), (0, 0));
+    }
+
+    fn as_old_as(file: &Path, other: &Path) {
+        let time = other.metadata().unwrap().modified().unwrap();
+        std::fs::File::options().write(true).open(file).unwrap().set_modified(time).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_unchanged_since_a_dcp_began_is_not_taken_for_done() {
+        use std::os::unix::fs::MetadataExt as _;
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        std::fs::create_dir(&dst).unwrap();
+        let mut since = None;
+        for name in ["before", "after"] {
+            write(&src, name);
+            // What is there has the size and time of the source's file, and other bytes.
+            std::fs::write(dst.join(name), name.to_uppercase()).unwrap();
+            as_old_as(&dst.join(name), &src.join(name));
+            let there = dst.join(name).metadata().unwrap();
+            since.get_or_insert((there.ctime(), there.ctime_nsec() as u32));
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        let read = |name: &str| std::fs::read_to_string(dst.join(name)).unwrap();
+        let goes_on = |since| Job { resuming: true, since: vec![since], ..job(Verb::Dcp, &src, &dst) };
+        let (done, _) = looked(goes_on(since)).await;
+        assert_eq!((read("before"), read("after")), ("before".into(), "AFTER".into()));
+        assert_eq!((done.totals.files, done.totals.same), (1, 1));
+        // Where it isn't known when the job began all is copied.
+        looked(goes_on(None)).await;
+        assert_eq!(read("after"), "after");
+    }
+
+    #[tokio::test]
+    async fn a_link_with_another_target_of_the_same_length_is_replaced() {
+        use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        std::fs::create_dir(&dst).unwrap();
+        for (dir, target) in [(&src, "aaaa"), (&dst, "bbbb")] {
+            let time = Timespec { tv_sec: 1_000_000, tv_nsec: 5 };
+            let times = Timestamps { last_access: time, last_modification: time };
+            std::os::unix::fs::symlink(target, dir.join("link")).unwrap();
+            utimensat(CWD, dir.join("link"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        }
+        let dry_run = Job { dry_run: true, ..job(Verb::Sync, &src, &dst) };
+        let line = format!("would be copied: {}", src.join("link").display());
+        assert_eq!(looked(dry_run).await.0.lines, [line]);
+        for (links, same) in [(1, 0), (0, 1)] {
+            let (done, _) = looked(job(Verb::Sync, &src, &dst)).await;
+            assert_eq!((done.totals.links, done.totals.same, done.problems), (links, same, vec![]));
+            assert_eq!(std::fs::read_link(dst.join("link")).unwrap(), Path::new("aaaa"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_shows_whose_attributes_would_be_set() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let temp = tempfile::tempdir().unwrap();
+        let (src, dst) = folders(&temp);
+        ["same", "other"].iter().for_each(|name| write(&src, name));
+        std::fs::create_dir_all(src.join("below")).unwrap();
+        let all = [Key::new(""), Key::new("below/")].map(|key| (0, key, false));
+        for (dry_run, changed) in [(false, false), (true, true), (true, false)] {
+            let (shared, _said) = rank(Job { dry_run, ..job(Verb::Sync, &src, &dst) }).await;
+            let held = Held::new(&shared, 7);
+            if changed {
+                for name in ["other", "below"] {
+                    std::fs::set_permissions(dst.join(name), std::fs::Permissions::from_mode(0o700)).unwrap();
+                }
+            } else {
+                std::fs::create_dir_all(dst.join("below")).unwrap();
+            }
+            let mut done = look(&held, 0, &Key::new(""), false, None, None).await;
+            done.lines.extend(finish(&held, &all).await.lines);
+            let line = |name: &str| format!("attributes would be set: {}", src.join(name).display());
+            assert_eq!(done.lines, if changed { vec![line("other"), line("below")] } else { vec![] }, "{dry_run}");
+            if changed {
+                looked(job(Verb::Sync, &src, &dst)).await;
+                finish(&Held::new(&rank(job(Verb::Sync, &src, &dst)).await.0, 7), &all).await;
+            }
+        }
     }
 }

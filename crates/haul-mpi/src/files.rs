@@ -53,7 +53,7 @@ pub async fn deal(shared: &Held, root: u16, items: &[Item]) -> Done {
         return Done { undone: true, ..Done::default() };
     }
     if shared.job.dry_run {
-        done.totals.same += touch.len() as u64;
+        set_attributes(shared, (root, sides), &touch, &mut done).await;
         for (_, item) in &copy {
             done.lines.push(format!("would be copied: {}", shared.path(root, &item.key)));
             count(item, &mut done);
@@ -78,14 +78,8 @@ pub async fn deal(shared: &Held, root: u16, items: &[Item]) -> Done {
                         Err(error) => fail(shared, root, &item, number, &error, &mut done),
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::Exists && shared.job.delete && round == 0 => {
-                    let dir = sides.to(&item.key()).with_suffix("/");
-                    match crate::remove::tree(shared, sides, &dir).await {
-                        Ok(()) => again.push((number, item)),
-                        Err(error) if error.kind() == ErrorKind::Cancelled => done.undone = true,
-                        Err(error) => fail(shared, root, &item, number, &error, &mut done),
-                    }
-                }
+                // A directory in its place is deleted with all else that goes.
+                Err(error) if makes_way(shared, sides, &item, &error).await => done.blocked.push(item),
                 Err(error) => fail(shared, root, &item, number, &error, &mut done),
             }
         }
@@ -186,12 +180,16 @@ async fn set_attributes(shared: &Held, (root, sides): (u16, &Sides), items: &[(u
             new: false,
         }
     });
-    let batch = AttributesBatch { from: sides.place(), items: batch.collect(), links: shared.links(), set: true };
+    let set = !shared.job.dry_run;
+    let batch = AttributesBatch { from: sides.place(), items: batch.collect(), links: shared.links(), set };
     for ((number, item), answer) in items.iter().zip(inodes.attributes(batch).await) {
         match answer {
-            Ok(set) => {
+            Ok(answer) => {
                 done.totals.same += 1;
-                done.totals.unkept += u64::from(!set.unkept.is_empty());
+                done.totals.unkept += u64::from(!answer.unkept.is_empty());
+                if !set && answer.differs.any() {
+                    done.lines.push(format!("attributes would be set: {}", shared.path(root, &item.key)));
+                }
             }
             Err(error) => fail(shared, root, item, *number, &error, done),
         }
@@ -233,10 +231,16 @@ pub async fn link(shared: &Held, root: u16, names: &[(u32, Raw, Item)]) -> Done 
                 done.totals.unkept += 1;
                 done.failed.push(number);
             }
+            Err(error) if makes_way(shared, sides, item, &error).await => done.blocked.push(item.clone()),
             Err(error) => done.problems.push(shared.problem(root, &item.key, &error)),
         }
     }
     done
+}
+
+/// Is a directory in its place that a sync deletes?
+async fn makes_way(shared: &Shared, sides: &Sides, item: &Item, error: &Error) -> bool {
+    shared.job.delete && error.kind() == ErrorKind::Exists && sides.is_blocked(&sides.to(&item.key())).await
 }
 
 async fn is_one(sides: &Sides, a: &Key, b: &Key) -> bool {

@@ -2,7 +2,7 @@
 //! are half written. Lines of JSON in the state folder of the user, which the nodes of a cluster share. The file is there as long as
 //! the job isn't done.
 
-use crate::work::{Job, Left, Pin, Raw, Targets};
+use crate::work::{Job, Left, Pin, Raw, Since, Targets};
 use haul_core::{
     Algo,
     hash::{hash_bytes, to_hex},
@@ -21,6 +21,8 @@ use std::{
 enum Line {
     /// The job goes into these folders. Comes first.
     Into(Targets),
+    /// When it first began.
+    Since(Since),
     /// A large file was begun: tree, key, where, version.
     Begun(u16, Raw, Raw, Pin),
     /// A piece arrived: tree, key, offset, bytes, CRC-64.
@@ -33,6 +35,8 @@ enum Line {
 pub struct Earlier {
     /// The folders that it went into; empty where it hadn't come so far.
     targets: Targets,
+    /// When it began; empty where it doesn't say so.
+    pub since: Since,
     /// Its large files.
     pub rest: Rest,
 }
@@ -92,11 +96,13 @@ impl Journal {
         self.file.set_len(0).map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
-    /// The job goes into these folders. Without this line no run goes on with the job, so it is on the disk before anything is written.
+    /// The job goes into these folders, and began then. Without this no run goes on with the job, so it is on the disk before anything is
+    /// written.
     ///
     /// Errors: one line.
-    pub fn goes_into(&mut self, targets: &Targets) -> Result<(), String> {
-        let noted = self.add(&Line::Into(targets.clone())).and_then(|()| self.file.sync_all());
+    pub fn goes_into(&mut self, targets: &Targets, since: &Since) -> Result<(), String> {
+        let noted = self.add(&Line::Into(targets.clone())).and_then(|()| self.add(&Line::Since(since.clone())));
+        let noted = noted.and_then(|()| self.file.sync_all());
         noted.map_err(|error| {
             format!(
                 "{}: {error} (without it a run that is ended can't go on; XDG_STATE_HOME sets another place)",
@@ -139,13 +145,14 @@ impl Journal {
 }
 
 fn read(file: &File) -> Earlier {
-    let mut targets = Targets::new();
+    let (mut targets, mut since) = (Targets::new(), Since::new());
     let mut rest: HashMap<(u16, Raw), Left> = HashMap::new();
     // The last line may be cut: it tells nothing then.
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
     for line in lines.filter_map(|line| serde_json::from_slice::<Line>(&line).ok()) {
         match line {
             Line::Into(folders) => targets = folders,
+            Line::Since(began) => since = began,
             Line::Begun(root, key, token, pin) => {
                 rest.insert((root, key.clone()), Left { key, token, pin, pieces: Vec::new() });
             }
@@ -157,7 +164,7 @@ fn read(file: &File) -> Earlier {
             Line::Ended(root, key) => _ = rest.remove(&(root, key)),
         }
     }
-    Earlier { targets, rest: rest.into_iter().map(|((root, _), left)| ((root, left.pin.ino), left)).collect() }
+    Earlier { targets, since, rest: rest.into_iter().map(|((root, _), left)| ((root, left.pin.ino), left)).collect() }
 }
 
 /// Where journals are: haul's state folder.
@@ -177,7 +184,8 @@ mod tests {
         let folder = |ino, made: &str| Some((ino, made.to_owned()));
         let (one, two) = (|| folder(1, "2026-11-27T02:00:00Z"), || folder(2, ""));
         let went_into = |then: &[Option<(u64, String)>], now: &[Option<(u64, String)>]| {
-            Earlier { targets: then.to_vec(), rest: Rest::new() }.went_into(&now.to_vec())
+            let (since, rest) = Default::default();
+            Earlier { targets: then.to_vec(), since, rest }.went_into(&now.to_vec())
         };
         assert!(went_into(&[one(), two()], &[one(), two()]));
         // A number is given again where a folder was removed.
@@ -199,6 +207,6 @@ mod tests {
             "{}: Bad file descriptor (os error 9) (without it a run that is ended can't go on; XDG_STATE_HOME sets another place)",
             path.display()
         );
-        assert_eq!(journal.goes_into(&vec![Some((1, String::new()))]), Err(line));
+        assert_eq!(journal.goes_into(&vec![Some((1, String::new()))], &Since::new()), Err(line));
     }
 }

@@ -148,7 +148,7 @@ impl Larges {
             }
             Began::Anew(token) | Began::Found(token) => large.token = Some(token),
             // It is whole under its own name.
-            Began::Linked => return,
+            Began::Linked | Began::Blocked => return,
         }
         self.active.insert((size, id));
     }
@@ -207,6 +207,11 @@ impl Larges {
     /// A rank that was given up had begun a file, which another has begun anew since.
     pub fn discard_other(&mut self, root: u16, key: Raw, token: Raw) {
         self.discard.push_back((None, root, key, token));
+    }
+
+    /// What an earlier run left of one that isn't begun yet.
+    pub fn keep(&mut self, root: u16, left: Left) {
+        self.left.insert((root, left.pin.ino), left);
     }
 
     /// All large files were met: what an earlier run left of others is removed.

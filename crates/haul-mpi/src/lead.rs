@@ -11,7 +11,7 @@ use crate::{
     shared::{LONGEST, Shared},
     show,
     wire::{Arrived, Wire},
-    work::{Job, Root, Said, Told, Verb},
+    work::{Job, Mounts, Root, Said, Told, Verb},
 };
 use jiff::Zoned;
 use std::{
@@ -83,7 +83,8 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
             return refuse(wire, &mut peers, &line);
         }
     };
-    if let Some(Err(line)) = kept.as_mut().filter(|_| !job.resuming).map(|kept| kept.goes_into(&made.proof.targets)) {
+    let begun = kept.as_mut().filter(|_| !job.resuming);
+    if let Some(Err(line)) = begun.map(|kept| kept.goes_into(&made.proof.targets, &made.since)) {
         forget(kept, job.resuming);
         runtime.block_on(made.remove(true));
         return refuse(wire, &mut peers, &line);
@@ -100,7 +101,7 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
     peers[0].slots = slots;
     let patience = Duration::from_secs(job.patience);
     let ready = gather(|| wire.receive(), &mut peers, patience);
-    let ready = ready.and(opened);
+    let ready = ready.and_then(|seen| agree(&job, wire, &mut peers, (&made.proof.mounts, seen))).and(opened);
     runtime.block_on(made.remove(ready.is_err()));
     let shared = match ready {
         Ok(shared) => shared,
@@ -112,7 +113,7 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
     runtime.block_on(shared.prepare());
     let crew = Crew::start(shared, slots, runtime.handle());
     if job.resuming && !job.quiet {
-        println!("Goes on with a run of this job that was not finished");
+        print("Goes on with a run of this job that was not finished");
     }
     let all = peers.iter().map(|peer| peer.slots).sum();
     let mut lead = Lead {
@@ -154,12 +155,13 @@ async fn go_on(job: &mut Job, state: &Path) -> Result<(Journal, Rest), String> {
     let Some(earlier) = earlier else { return Ok((journal, Rest::new())) };
     job.resuming = earlier.went_into(&node::targets(job).await);
     if job.resuming {
+        job.since = earlier.since;
         return Ok((journal, earlier.rest));
     }
     if !job.quiet {
         let all: Vec<_> = job.roots.iter().map(|root| String::from_utf8_lossy(&root.dst)).collect();
         let of = if all.len() > 1 { "aren't the directories" } else { "isn't the directory" };
-        println!("Starts anew: {} {of} that an unfinished run of this job wrote to", all.join(", "));
+        print(&format!("Starts anew: {} {of} that an unfinished run of this job wrote to", all.join(", ")));
     }
     node::discard(job, earlier.rest).await;
     journal.clear()?;
@@ -172,19 +174,22 @@ impl Peer {
     }
 }
 
-/// Waits until every rank has said whether it can take part. Who says nothing for too long, as its file system doesn't answer, is lost.
+/// Waits until every rank has said whether it can take part, and what is mounted there. Who says nothing for too long, as its file
+/// system doesn't answer, is lost.
 fn gather(
     mut receive: impl FnMut() -> Option<Arrived<Said>>,
     peers: &mut [Peer],
     patience: Duration,
-) -> Result<(), String> {
+) -> Result<Vec<Mounts>, String> {
+    let mut seen = Vec::new();
     let mut missing: BTreeSet<usize> = (1..peers.len()).collect();
     let mut refused = None;
     let until = Instant::now() + patience;
     while !missing.is_empty() {
         match receive() {
-            Some(Arrived::Said(rank, Said::Ready(Ok(slots)))) => {
+            Some(Arrived::Said(rank, Said::Ready(Ok((slots, mounts))))) => {
                 peers[rank].slots = slots;
+                seen.push(mounts);
                 missing.remove(&rank);
             }
             Some(Arrived::Said(rank, Said::Ready(Err(line)))) => {
@@ -211,7 +216,18 @@ fn gather(
             None => std::thread::sleep(LONGEST),
         }
     }
-    refused.map_or(Ok(()), Err)
+    refused.map_or(Ok(seen), Err)
+}
+
+/// Has all ranks look for what only some have mounted by now. What the first has mounted the others have looked for.
+fn agree(job: &Job, wire: &mut Wire, peers: &mut [Peer], (own, seen): (&Mounts, Vec<Mounts>)) -> Result<(), String> {
+    let all = node::united(own.clone(), seen);
+    if all == *own {
+        return Ok(());
+    }
+    node::has_mounted(job, &all)?;
+    (1..peers.len()).for_each(|rank| wire.send(rank, &Told::Mounts(all.clone())));
+    gather(|| wire.receive(), peers, Duration::from_secs(job.patience)).map(|_| ())
 }
 
 struct Lead {
@@ -261,7 +277,7 @@ impl Lead {
             {
                 told = Instant::now();
                 let line = show::progress(&self.job, &self.state, self.moved(), self.clock.elapsed(), self.live());
-                println!("{line}");
+                print(&line);
             }
             if self.state.is_done() {
                 return;
@@ -354,8 +370,7 @@ impl Lead {
     fn print(&mut self) {
         let lines = std::mem::take(&mut self.state.lines);
         if !lines.is_empty() {
-            // Whoever reads may have gone.
-            let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
+            print(&lines.join("\n"));
         }
         for problem in std::mem::take(&mut self.state.problems) {
             error(self.job.verb, &format!("error: {}", problem.line));
@@ -382,7 +397,7 @@ impl Lead {
         }
         let code = show::code(&job, &self.state);
         if !job.quiet {
-            println!("{}", show::summary(&job, &self.state, took, began, live));
+            print(&show::summary(&job, &self.state, took, began, live));
         }
         if self.state.stopping {
             error(job.verb, "stopped by a signal: type the same again to go on");
@@ -431,6 +446,11 @@ fn end(wire: &mut Wire, peers: &mut [Peer], code: u8, patience: Duration) -> End
     }
 }
 
+/// The job goes on where nobody can read of it: whoever reads may have gone.
+fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
 fn error(verb: Verb, line: &str) {
     let _ = writeln!(std::io::stderr(), "haul-mpi {}: {line}", verb.name());
 }
@@ -471,12 +491,13 @@ mod tests {
         let open = async |job: &Job| {
             let mut job = job.clone();
             let (journal, rest) = remember(&mut job, Some(began.roots.clone()), &state).await.unwrap();
+            assert_eq!(job.since, if job.resuming { vec![Some((7, 8))] } else { vec![] });
             (journal, rest, job.roots == began.roots, job.resuming)
         };
         let (mut journal, rest, ..) = open(&began).await;
         assert!(rest.is_empty());
         fs::create_dir(&dst).unwrap();
-        journal.goes_into(&node::targets(&began).await).unwrap();
+        journal.goes_into(&node::targets(&began).await, &vec![Some((7, 8))]).unwrap();
         let token = half_written(&mut journal, &dst).await;
         drop(journal);
 
@@ -516,7 +537,7 @@ mod tests {
             let mut job = job.clone();
             let (mut journal, rest) = remember(&mut job, None, &state).await.unwrap();
             if !job.resuming {
-                journal.goes_into(&node::targets(&job).await).unwrap();
+                journal.goes_into(&node::targets(&job).await, &Vec::new()).unwrap();
             }
             (journal, job.resuming, rest.len())
         };
@@ -537,7 +558,7 @@ mod tests {
             let mut said = said.into_iter();
             gather(|| said.next(), peers, Duration::from_millis(5)).err()
         };
-        let ready = |rank| Arrived::Said(rank, Said::Ready(Ok(2)));
+        let ready = |rank| Arrived::Said(rank, Said::Ready(Ok((2, Vec::new()))));
         let mut all = peers();
         assert_eq!(refused(vec![ready(2), ready(1), ready(3)], &mut all), None);
         let mut some = peers();

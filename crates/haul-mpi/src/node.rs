@@ -4,7 +4,7 @@
 use crate::{
     journal::Rest,
     shared::LONGEST,
-    work::{Job, Left, Proof, Raw, Root, Targets},
+    work::{Job, Left, Mounts, Proof, Raw, Root, Since, Targets},
 };
 use haul_core::Key;
 use haul_store::{Payload, WriteSpec, late};
@@ -12,7 +12,13 @@ use mpi::{
     collective::CommunicatorCollectives as _,
     topology::{Communicator as _, SimpleCommunicator},
 };
-use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, time::Duration};
+use std::{
+    collections::HashMap,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    time::Duration,
+};
 
 /// Variables by which launchers tell each process how many they started, and its number. Slurm's are of the step: a batch script,
 /// which is one process, has none, however many tasks the job may have.
@@ -129,6 +135,8 @@ fn cores() -> [u64; 16] {
 pub struct Made {
     /// What ranks must see.
     pub proof: Proof,
+    /// When that was.
+    pub since: Since,
     /// The write that holds the proof.
     nonce: Option<Box<dyn haul_store::Upload>>,
     /// Destinations that weren't there.
@@ -156,8 +164,10 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
         made.proof.sources.push(pin(root, job.follow).await?);
     }
     made.proof.link_dest = link_dest_pin(job).await?;
+    let mut clocks = HashMap::new();
     if !changes || job.verb == crate::work::Verb::Delete {
         made.proof.targets = targets(job).await;
+        made.proof.mounts = mounts(job);
         return Ok(made);
     }
     for root in &job.roots {
@@ -170,7 +180,10 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
         if new {
             made.roots.push(dst.clone());
         }
-        if made.nonce.is_some() {
+        let top = dst.stat(&Key::new("")).await.map_err(failed)?;
+        let device = top.posix.map(|posix| posix.dev);
+        if let Some(since) = clocks.get(&device) {
+            made.since.push(*since);
             continue;
         }
         let random =
@@ -178,9 +191,18 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
         let text = format!("haul-mpi {random:016x}\n");
         let upload = dst.write(&Key::new("haul-mpi"), WriteSpec::default()).await.map_err(failed)?;
         upload.part(0, 0, Payload::new(vec![text.clone().into()])).await.map_err(failed)?;
+        let mut since = None;
         if let Ok(haul_store::Body::File(file, _)) = upload.read_back(0..0).await {
             // Other nodes see what a server has.
             late::Mounts::default().ask(&*file).map_err(|e| format!("{shown}: {e}"))?;
+            since = rustix::fs::fstat(&*file).ok().map(|st| (st.st_ctime, st.st_ctime_nsec as u32));
+        }
+        made.since.push(since);
+        clocks.insert(device, since);
+        if made.nonce.is_some() {
+            // It was made for its time alone.
+            let _ = upload.abort().await;
+            continue;
         }
         let token = upload.token().await.map_err(failed)?.unwrap_or_default();
         let path = [&root.dst[..], b"/", &token].concat();
@@ -188,7 +210,55 @@ pub async fn prove(job: &Job, changes: bool) -> Result<Made, String> {
         made.nonce = Some(upload);
     }
     made.proof.targets = targets(job).await;
+    made.proof.mounts = mounts(job);
     Ok(made)
+}
+
+/// The folders of a job below which all ranks must see the same file systems.
+fn folders(job: &Job) -> impl Iterator<Item = &Raw> {
+    let trees = job.roots.iter().filter(|root| root.one.is_none());
+    trees.flat_map(|root| [&root.src, &root.dst]).chain(&job.link_dest)
+}
+
+/// What is mounted below a job's folders here, as far as this rank knows by now: an automounter waits until somebody looks.
+pub fn mounts(job: &Job) -> Mounts {
+    let below = |folder: &Raw| haul_fs::mounts::below(Path::new(OsStr::from_bytes(folder)));
+    folders(job).map(|folder| below(folder).into_iter().map(Raw::from).collect()).collect()
+}
+
+/// All that any rank has mounted.
+pub fn united(mut mounts: Mounts, others: Vec<Mounts>) -> Mounts {
+    for other in others {
+        for (all, more) in mounts.iter_mut().zip(other) {
+            all.extend(more);
+            all.sort();
+            all.dedup();
+        }
+    }
+    mounts
+}
+
+/// Looks whether this rank has mounted what others have. An empty folder in its place would be taken for all that there is.
+///
+/// Errors: one line.
+pub fn has_mounted(job: &Job, wanted: &Mounts) -> Result<(), String> {
+    for (folder, wanted) in folders(job).zip(wanted) {
+        let wanted: Vec<Vec<u8>> = wanted.iter().map(|place| place.to_vec()).collect();
+        let folder = Path::new(OsStr::from_bytes(folder));
+        if let Some(place) = haul_fs::mounts::lacking(folder, &wanted).first() {
+            let place = folder.join(OsStr::from_bytes(place));
+            return Err(format!(
+                "Refused to start: nothing is mounted at {} on {}, but something is for another rank: mount it there, too",
+                place.display(),
+                host()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// What tells the destinations that are there from other folders.
@@ -218,7 +288,7 @@ pub async fn discard(job: &Job, left: Rest) {
 ///
 /// Errors: one line.
 pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = host();
     let other = |path: &[u8]| {
         let path = String::from_utf8_lossy(path);
         Err(format!("Refused to start: {path} on {host} is another directory than on the first node"))
@@ -244,7 +314,7 @@ pub async fn sees(job: &Job, proof: &Proof) -> Result<(), String> {
             return Err(not_shared(&path.parent().unwrap_or(path).to_string_lossy(), &host));
         }
     }
-    Ok(())
+    has_mounted(job, &proof.mounts)
 }
 
 fn not_shared(dir: &str, host: &str) -> String {
@@ -267,7 +337,7 @@ async fn link_dest_pin(job: &Job) -> Result<Option<(u64, String)>, String> {
 }
 
 async fn folder_pin(folder: &Raw, follow: bool, key: &Key) -> Result<(u64, String), String> {
-    let shown = String::from_utf8_lossy(folder).into_owned();
+    let shown = crate::shared::below(folder, key.as_bytes());
     let store = crate::shared::open(folder, follow).map_err(|e| e.message().to_owned())?;
     let top = store.stat(key).await.map_err(|e| format!("{shown}: {}", e.message()))?;
     let posix = top.posix.ok_or_else(|| format!("{shown}: has no inode"))?;
@@ -295,6 +365,26 @@ mod tests {
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
         std::fs::create_dir(&dst).unwrap();
         assert!(sees(&job, &made.proof).await.unwrap_err().starts_with(&start));
+    }
+
+    #[test]
+    fn what_another_rank_has_mounted_must_be_mounted_here() {
+        let root = Path::new("/");
+        let job = crate::shared::tests::job(crate::work::Verb::Sync, root, root);
+        let here = mounts(&job);
+        assert_eq!((here.len(), &here[0]), (2, &here[1]));
+        assert_eq!(has_mounted(&job, &here), Ok(()));
+        let other = vec![vec![], vec![Raw::from("proc/self"); 2]];
+        let all = united(here.clone(), vec![here.clone(), other]);
+        assert_eq!((all[0] == here[0], all[1].len()), (true, here[1].len() + 1));
+        let line = format!(
+            "Refused to start: nothing is mounted at /proc/self on {}, but something is for another rank: mount it there, too",
+            host()
+        );
+        assert_eq!(has_mounted(&job, &all), Err(line));
+        // Of a single file nothing that is mounted beside it matters.
+        let one = Root { one: Some((Raw::from("f"), Raw::from("f"))), ..job.roots[0].clone() };
+        assert!(mounts(&Job { roots: vec![one], ..job }).is_empty());
     }
 
     #[test]

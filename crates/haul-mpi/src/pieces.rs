@@ -62,6 +62,9 @@ async fn begin_one(shared: &Held, root: u16, item: &Item, left: Option<Left>, do
     let sides = &shared.sides[usize::from(root)];
     let to = sides.to(&item.key());
     shared.check()?;
+    if shared.job.delete && sides.is_blocked(&to).await {
+        return Ok(Began::Blocked);
+    }
     let linked = crate::link_dest::link_new(shared, root, item, done).await?;
     if let Some(left) = left {
         let same = item.pin == Some(left.pin) && left.key == item.key;

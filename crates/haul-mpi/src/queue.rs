@@ -3,7 +3,7 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
-/// Bytes kept in memory; the coordinator has three stacks.
+/// Bytes kept in memory; the coordinator has four stacks.
 const IN_MEMORY: usize = 32 << 20;
 
 /// Messages, as bytes.

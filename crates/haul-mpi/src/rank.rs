@@ -63,6 +63,7 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
     let mut says: Option<SyncSender<Said>> = Some(says);
     let mut crew: Option<Crew> = None;
     let mut patience = Duration::from_secs(60);
+    let mut slots = 0;
     let (mut beats, mut last_beat, mut idle) = (0u64, Instant::now(), SHORTEST);
     let mut sent_at = std::collections::VecDeque::new();
     let longest = share.longest();
@@ -90,19 +91,24 @@ pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtim
                     patience = Duration::from_secs(job.patience);
                     let several = share.is_one_of_several(wire.size());
                     let seen = runtime.block_on(node::sees(&job, &proof));
+                    let mounts = node::mounts(&job);
                     let shared = seen.and_then(|()| {
                         let says = says.take().ok_or("started twice")?;
                         runtime.block_on(Shared::open(*job, wire.rank(), several, says))
                     });
                     let concurrency = shared.as_ref().map_or(1, Shared::concurrency);
-                    let slots = share.slots(concurrency);
+                    slots = share.slots(concurrency);
                     let ready = shared.map(|shared| {
                         runtime.block_on(shared.prepare());
                         shared.trust(Instant::now(), patience);
                         crew = Some(Crew::start(shared, slots, runtime.handle()));
-                        slots
+                        (slots, mounts)
                     });
                     wire.send(0, &Said::Ready(ready));
+                }
+                Arrived::Said(_, Told::Mounts(mounts)) => {
+                    let seen = crew.as_ref().map_or(Ok(()), |crew| node::has_mounted(&crew.shared.job, &mounts));
+                    wire.send(0, &Said::Ready(seen.map(|()| (slots, mounts))));
                 }
                 Arrived::Said(_, Told::Lease(lease, work)) => {
                     if let Some(crew) = &crew {

@@ -2,12 +2,12 @@
 
 use crate::{
     shared::{Held, Sides},
-    work::{Done, Found, Raw, Said},
+    work::{Done, Found, Raw, Said, Verb},
 };
 use futures::StreamExt as _;
-use haul_core::{ErrorKind, Key, Listed, Result};
-use haul_store::ListRequest;
-use std::mem;
+use haul_core::{Error, ErrorKind, Key, Listed, Result};
+use haul_store::{Cleanup, ListRequest, Unfinished, WriteSpec};
+use std::{mem, time::Duration};
 
 /// Names that are told of, or deleted, at once.
 const NAMES: usize = 1024;
@@ -65,10 +65,7 @@ pub async fn delete(shared: &Held, root: u16, keys: &[Raw]) -> Done {
     if !shared.may_go_on() {
         return Done { undone: true, ..done };
     }
-    let shown = |key: &[u8]| {
-        let top = String::from_utf8_lossy(&shared.job.roots[usize::from(root)].dst).into_owned();
-        format!("{}/{}", top.trim_end_matches('/'), String::from_utf8_lossy(Key::new(key).path()))
-    };
+    let shown = |key: &[u8]| shared.dst_path(root, key);
     if shared.job.dry_run {
         done.lines.extend(keys.iter().map(|key| format!("would be deleted: {}", shown(key))));
         done.totals.deleted += keys.len() as u64;
@@ -76,6 +73,10 @@ pub async fn delete(shared: &Held, root: u16, keys: &[Raw]) -> Done {
     }
     let answers = sides.dst.delete(keys.iter().map(|key| (Key::new(key), None)).collect()).await;
     for (key, answer) in keys.iter().zip(answers) {
+        let (answer, hidden) = match answer {
+            Err(error) if error.kind() == ErrorKind::Exists => with_hidden(shared, sides, &Key::new(key), error).await,
+            answer => (answer, None),
+        };
         match answer {
             Ok(()) => {
                 done.totals.deleted += 1;
@@ -87,6 +88,11 @@ pub async fn delete(shared: &Held, root: u16, keys: &[Raw]) -> Done {
             Err(error) => {
                 let mut problem = shared.problem(root, key, &error);
                 problem.line = format!("{}: {}", shown(key), error.message());
+                if let Some(hidden) = hidden {
+                    let (dir, hidden) = (shown(key), shown(hidden.as_bytes()));
+                    let why = "is in it, which a run writes or an interrupted one left";
+                    problem.line += &format!(": {hidden} {why} (haul cleanup {dir} removes it when it is a day old)");
+                }
                 done.problems.push(problem);
             }
         }
@@ -94,31 +100,96 @@ pub async fn delete(shared: &Held, root: u16, keys: &[Raw]) -> Done {
     done
 }
 
-/// Deletes a directory and all that is in it, where something else takes its name.
-pub async fn tree(shared: &Held, sides: &Sides, dir: &Key) -> Result<()> {
-    let mut listing = sides.dst.list(ListRequest { prefix: dir.as_bytes().to_vec(), ..ListRequest::all() });
-    let mut keys = vec![dir.clone()];
+/// A directory that can't be deleted, as it isn't empty, may hold nothing but what interrupted runs left under hidden names. Where all
+/// is to go, so do they, but for those of processes that run on this node. One of those that stay.
+async fn with_hidden(shared: &Held, sides: &Sides, dir: &Key, error: Error) -> (Result<()>, Option<Key>) {
+    let mut listing = sides.dst.list(ListRequest { sweep: true, ..ListRequest::dir(dir.as_bytes()) });
     while let Some(listed) = listing.next().await {
-        shared.check()?;
-        match listed {
-            Listed::Batch(entries) => keys.extend(entries.into_iter().map(|entry| entry.key)),
-            Listed::Failed { error, .. } => return Err(error),
-            Listed::Vanished(_) | Listed::End => {}
+        shared.pulse.step();
+        if !matches!(listed, Listed::End) {
+            return (Err(error), None);
         }
     }
-    let (mut dirs, files): (Vec<Key>, Vec<Key>) = keys.into_iter().partition(Key::is_dir);
-    for files in files.chunks(NAMES) {
-        shared.check()?;
-        for answer in sides.dst.delete(files.iter().map(|key| (key.clone(), None)).collect()).await {
-            answer?;
+    let all = Cleanup { older_than: Duration::ZERO, dry_run: true, below: dir.clone() };
+    let (Some(admin), Some(resumable)) = (sides.dst.admin(), sides.dst.resumable()) else { return (Err(error), None) };
+    let Ok(Unfinished { found, .. }) = admin.cleanup(all).await else { return (Err(error), None) };
+    let all_goes = shared.job.verb == Verb::Delete;
+    let here = if all_goes { owner_here(sides, dir).await } else { None };
+    let mut stays = None;
+    for (hidden, _) in found {
+        let theirs = owner(hidden.name()).is_none_or(|owner| here.as_ref().is_some_and(|here| *here != owner));
+        let goes = all_goes && theirs && shared.may_go_on();
+        if !goes || resumable.discard(&dir.with_suffix("x"), hidden.as_bytes()).await.is_err() {
+            stays.get_or_insert(hidden);
         }
     }
-    dirs.sort_by(|a, b| b.cmp(a));
-    for dir in dirs {
-        shared.check()?;
-        for answer in sides.dst.delete(vec![(dir, None)]).await {
-            answer?;
-        }
+    if stays.is_some() {
+        return (Err(error), stays);
     }
-    Ok(())
+    (sides.dst.delete(vec![(dir.clone(), None)]).await.into_iter().collect(), None)
+}
+
+/// On which node a process writes what has this hidden name; `None` for those with which any run may go on. Listings have removed
+/// those of processes that have ended here (`haul-fs`, `hidden`).
+fn owner(hidden: &[u8]) -> Option<Vec<u8>> {
+    let owner = hidden.get(".haul-0123456789abcdef".len()..)?.strip_prefix(b"-")?;
+    Some(owner.get(..16)?.to_vec())
+}
+
+/// How names say it of this node.
+async fn owner_here(sides: &Sides, dir: &Key) -> Option<Vec<u8>> {
+    let upload = sides.dst.write(&dir.with_suffix("x"), WriteSpec::default()).await.ok()?;
+    let token = upload.token().await;
+    upload.abort().await.ok()?;
+    owner(Key::new(token.ok()??).name())
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // A test makes its own files.
+mod tests {
+    use super::*;
+    use crate::shared::tests::{job, rank};
+    use haul_store::Upload;
+
+    #[tokio::test]
+    async fn what_interrupted_runs_left_goes_where_all_is_to_go() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("dir");
+        std::fs::create_dir(&dir).unwrap();
+        let (shared, _said) = rank(job(Verb::Delete, temp.path(), temp.path())).await;
+        let write = async |resumable| -> Box<dyn Upload> {
+            let spec = WriteSpec { size: Some(9), resumable, ..WriteSpec::default() };
+            shared.sides[0].dst.write(&Key::new("dir/file"), spec).await.unwrap()
+        };
+        let remove = async |verb| {
+            let (shared, _said) = rank(job(verb, temp.path(), temp.path())).await;
+            let done = delete(&Held::new(&shared, 7), 0, &[Raw::from("dir/")]).await;
+            (done.totals.deleted, done.problems.into_iter().map(|problem| problem.line).collect::<Vec<_>>())
+        };
+        let refused = |hidden: &[u8]| {
+            let (dir, hidden) = (dir.display(), temp.path().join(std::str::from_utf8(hidden).unwrap()));
+            vec![format!(
+                "{dir}: the directory isn't empty: {} is in it, which a run writes or an interrupted one left \
+                 (haul cleanup {dir} removes it when it is a day old)",
+                hidden.display()
+            )]
+        };
+        // One with which a later run could go on, and one that this process writes.
+        let left = write(true).await.token().await.unwrap().unwrap();
+        assert_eq!(remove(Verb::Sync).await, (0, refused(&left)));
+        let writes = write(false).await;
+        let hidden = writes.token().await.unwrap().unwrap();
+        assert_eq!(remove(Verb::Delete).await, (0, refused(&hidden)));
+        let names: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(names, [temp.path().join(std::str::from_utf8(&hidden).unwrap())]);
+        // What anybody can see is no reason to look for what is hidden.
+        std::fs::write(dir.join("seen"), "").unwrap();
+        assert_eq!(remove(Verb::Delete).await, (0, vec![format!("{}: the directory isn't empty", dir.display())]));
+        std::fs::remove_file(dir.join("seen")).unwrap();
+        writes.abort().await.unwrap();
+        drop(write(true).await);
+        // Of a process of another node.
+        std::fs::write(dir.join(".haul-000000073be526bb-00000000000000070000000a.file.partial"), "").unwrap();
+        assert_eq!((remove(Verb::Delete).await, dir.exists()), ((1, vec![]), false));
+    }
 }

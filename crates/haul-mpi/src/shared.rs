@@ -49,6 +49,13 @@ impl Sides {
         }
     }
 
+    /// Is a directory at the destination where this is to be?
+    pub async fn is_blocked(&self, to: &Key) -> bool {
+        let (link, dir) = (Key::symlink(to.path()), Key::new(to.path()).with_suffix("/"));
+        let is_link = self.dst.stat(&link).await.is_ok_and(|there| there.is_symlink());
+        !is_link && self.dst.stat(&dir).await.is_ok_and(|there| there.is_dir())
+    }
+
     /// How the source's place is named in copies.
     pub fn place(&self) -> Arc<[u8]> {
         place(&*self.src)
@@ -108,6 +115,15 @@ pub struct Shared {
 pub fn open(path: &[u8], follow: bool) -> Result<Arc<dyn Store>> {
     let links = if follow { Links::Follow } else { Links::Keep };
     (LOCAL.open)(OpenRequest { path: path.to_vec(), links, ..OpenRequest::default() })
+}
+
+/// The path of what is under a key in a folder, as people see it.
+pub fn below(folder: &[u8], key: &[u8]) -> String {
+    let (folder, key) = (String::from_utf8_lossy(folder), Key::new(key));
+    match key.path() {
+        b"" => folder.into_owned(),
+        path => format!("{}/{}", folder.trim_end_matches('/'), String::from_utf8_lossy(path)),
+    }
 }
 
 /// What is kept by a job. Without `--preserve` what is new has the source's permissions as far as the umask allows.
@@ -266,14 +282,12 @@ impl Shared {
 
     /// A source's path as people see it.
     pub fn path(&self, root: u16, key: &[u8]) -> String {
-        let top = self.job.roots.get(usize::from(root)).map(|root| String::from_utf8_lossy(&root.src).into_owned());
-        let key = Key::new(key);
-        let below = String::from_utf8_lossy(key.path()).into_owned();
-        match (top, below.is_empty()) {
-            (Some(top), true) => top,
-            (Some(top), false) => format!("{}/{below}", top.trim_end_matches('/')),
-            (None, _) => below,
-        }
+        below(&self.job.roots[usize::from(root)].src, key)
+    }
+
+    /// A destination's path as people see it.
+    pub fn dst_path(&self, root: u16, key: &[u8]) -> String {
+        below(&self.job.roots[usize::from(root)].dst, key)
     }
 
     /// An error as a line.
@@ -414,6 +428,7 @@ pub(crate) mod tests {
             quiet: false,
             progress: None,
             resuming: false,
+            since: Vec::new(),
             patience: 60,
             hang: 600,
             log: None,

@@ -72,6 +72,8 @@ pub struct Job {
     pub progress: Option<u64>,
     /// An earlier run of this job was left: what it finished is not done again.
     pub resuming: bool,
+    /// When that run began. What a dcp finds unchanged since then it hasn't copied yet.
+    pub since: Since,
     /// Seconds after which a rank that says nothing is given up.
     pub patience: u64,
     /// Seconds after which a lease of which nothing moves hangs in a file system.
@@ -454,6 +456,8 @@ pub enum Began {
     Whole(Raw),
     /// It has its name: it is a hard link to a file of `--link-dest`.
     Linked,
+    /// It wasn't, as a directory is in its place that is to go.
+    Blocked,
 }
 
 /// What came of a lease.
@@ -465,6 +469,8 @@ pub struct Done {
     pub problems: Vec<Problem>,
     /// Which items of the lease failed, by number.
     pub failed: Vec<u32>,
+    /// Those in whose place a directory is that is deleted with all else that goes.
+    pub blocked: Vec<Item>,
     /// Of [`Work::Begin`].
     pub began: Option<Began>,
     /// CRC-64 of a piece.
@@ -497,8 +503,8 @@ pub enum Said {
         /// Leases that hang in a file system since the last beat, and whether a thread has begun them.
         hung: Vec<(u64, bool)>,
     },
-    /// It takes part with so many threads, or why it can't.
-    Ready(Result<usize, String>),
+    /// It takes part with so many threads and sees these mounts, or why it can't.
+    Ready(Result<(usize, Mounts), String>),
     /// It has nothing to do any more.
     Bye,
 }
@@ -506,6 +512,12 @@ pub enum Said {
 /// Tells the folder of each destination from others, on every node alike: number of its inode, and when that was made. `None` where it
 /// isn't there.
 pub type Targets = Vec<Option<(u64, String)>>;
+
+/// When a job began: change time of something that it made then in each destination, by the clock of that file system.
+pub type Since = Vec<Option<(i64, u32)>>;
+
+/// Where file systems are mounted below each folder of a job, by paths in that folder.
+pub type Mounts = Vec<Vec<Raw>>;
 
 /// What a rank must see to work on the same files as the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -518,6 +530,8 @@ pub struct Proof {
     pub targets: Targets,
     /// The same of the folder of `--link-dest`.
     pub link_dest: Option<(u64, String)>,
+    /// What is mounted below all of these.
+    pub mounts: Mounts,
 }
 
 /// From the coordinator to a rank.
@@ -525,6 +539,8 @@ pub struct Proof {
 pub enum Told {
     /// The job, and what must be seen.
     Start(Box<Job>, Proof),
+    /// What must be mounted besides, since some rank has it.
+    Mounts(Mounts),
     /// Work.
     Lease(u64, Work),
     /// A beat came.

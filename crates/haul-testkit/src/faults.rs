@@ -58,8 +58,6 @@ pub enum Fault {
     Cut(u64),
     /// A listing lacks this key, as one may that isn't atomic.
     Omit(Key),
-    /// A listing lacks what is in this directory, says so with an error that may pass, and goes on.
-    LoseBelow(Key),
     /// The store claims to have stored something else.
     WrongHash,
     /// No answer ever.
@@ -204,23 +202,6 @@ fn each_entry(
         .boxed()
 }
 
-fn lose_below(listing: BoxStream<'static, Listed>, dir: Key) -> BoxStream<'static, Listed> {
-    let mut is_told = false;
-    let steps = move |step| match step {
-        Listed::Batch(entries) => {
-            let (before, rest): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key < dir);
-            let (lost, behind): (Vec<_>, Vec<_>) =
-                rest.into_iter().partition(|entry| entry.key.as_bytes().starts_with(dir.as_bytes()));
-            let error = Fault::error(ErrorKind::Busy, Retry::Backoff);
-            let told = (!lost.is_empty() && !std::mem::replace(&mut is_told, true))
-                .then(|| Listed::Failed { lost: Lost::below(&dir), error });
-            [Some(Listed::Batch(before)), told, Some(Listed::Batch(behind))].into_iter().flatten().collect()
-        }
-        step => vec![step],
-    };
-    listing.map(steps).flat_map(stream::iter).boxed()
-}
-
 fn break_list(listing: BoxStream<'static, Listed>, after: u64, error: bool) -> BoxStream<'static, Listed> {
     stream::unfold(Some((listing, after, Key::new(""))), move |state| async move {
         let (mut listing, left, last) = state?;
@@ -269,7 +250,6 @@ impl Store for Faulty {
             Some(Fault::Break(after)) => break_list(listing, after, true),
             Some(Fault::Cut(after)) => break_list(listing, after, false),
             Some(Fault::Omit(key)) => each_entry(listing, move |entry| (entry.key != key).then_some(entry)),
-            Some(Fault::LoseBelow(dir)) => lose_below(listing, dir),
             Some(Fault::Hang) => stream::pending().boxed(),
             _ => listing,
         }

@@ -615,7 +615,7 @@ impl Listing {
                     return Some(Listed::End);
                 }
                 Some(Listed::Failed { lost, error }) => {
-                    if self.is_next(&lost) && self.shared.again(&error, &mut self.failures).await {
+                    if self.reaches_the_end(&lost) && self.shared.again(&error, &mut self.failures).await {
                         self.restart();
                         continue;
                     }
@@ -651,12 +651,6 @@ impl Listing {
             self.failures = Failures::default();
         }
         batch
-    }
-
-    /// True where nothing before the range is left to be told, so that a listing which begins behind what was told gives it: the rest,
-    /// or a directory of those that are listed one by one.
-    fn is_next(&self, lost: &Lost) -> bool {
-        self.reaches_the_end(lost) || self.last.as_ref().is_none_or(|last| lost.from >= *last)
     }
 
     fn reaches_the_end(&self, lost: &Lost) -> bool {

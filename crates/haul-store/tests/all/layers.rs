@@ -145,22 +145,6 @@ async fn a_listing_goes_on_after_its_last_key() {
 }
 
 #[tokio::test]
-async fn a_directory_that_could_not_be_listed_for_a_moment_is_listed_again() {
-    let names = ["a", "d/x", "d/y", "e", "f/z"];
-    let lose = |dir: &str| Fault::LoseBelow(Key::new(dir));
-    let s =
-        over(filled(&names).await, &[(Op::List, 1, lose("d/")), (Op::List, 2, lose("d/")), (Op::List, 3, lose("f/"))]);
-    assert_eq!(listed(&*s.store, ListRequest::all()).await, (names.map(String::from).into(), vec![], true));
-    assert_eq!(s.faulty.calls(Op::List), 4);
-    // One that stays so is told, and the rest is listed all the same.
-    let faults: Vec<_> = (1..=20).map(|nth| (Op::List, nth, lose("d/"))).collect();
-    let s = over(filled(&names).await, &faults);
-    let rest = ["a", "e", "f/z"].map(String::from).into();
-    assert_eq!(listed(&*s.store, ListRequest::all()).await, (rest, vec![ErrorKind::Busy], true));
-    assert_eq!(s.faulty.calls(Op::List), 10);
-}
-
-#[tokio::test]
 async fn a_listing_that_keeps_failing_says_what_it_lost() {
     let faults: Vec<_> = (1..=20).map(|nth| (Op::List, nth, BUSY)).collect();
     let s = over(filled(&["a"]).await, &faults);
