@@ -142,6 +142,7 @@ impl MadeStore {
             hashes_listed: Vec::new(),
             hashes_stored: Vec::new(),
             cheap_reads: true,
+            written_in_place: false,
             files: false,
             // A local disk's, since that is what it stands for.
             parts: Some(PartLimits::FILE),

@@ -71,6 +71,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         hashes_listed: hashes.clone(),
         hashes_stored: hashes,
         cheap_reads: false,
+        written_in_place: false,
         files: false,
         parts: Some(PartLimits {
             min: google::GRANULE,

@@ -60,6 +60,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         hashes_listed: vec![Algo::Dropbox],
         hashes_stored: vec![Algo::Dropbox],
         cheap_reads: false,
+        written_in_place: false,
         files: false,
         parts: Some(PartLimits {
             min: options::BLOCK,

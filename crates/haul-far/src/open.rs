@@ -210,6 +210,7 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         hashes_listed: Vec::new(),
         hashes_stored: Vec::new(),
         cheap_reads: false,
+        written_in_place: true,
         files: false,
         relays: false,
         parts: Some(PartLimits { single: SMALL, ..PartLimits::FILE }),

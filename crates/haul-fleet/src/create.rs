@@ -11,7 +11,8 @@ use haul_store::Store;
 use std::sync::Arc;
 
 /// Cuts the source of `spec` into about so many pieces and makes the job, and its destination where that is a directory of this machine.
-/// With `may_be_empty` a sync may empty its destination.
+/// With `one_device` nothing is looked at that is mounted below, with `may_be_empty` a sync may empty its
+/// destination.
 ///
 /// Errors: the source can't be listed; it has no file and the job would delete all; the destination can't be made; there is a job
 /// already.
@@ -20,13 +21,13 @@ pub fn create<'a>(
     mut spec: Spec,
     (src, dst): (&'a Arc<dyn Store>, &'a Arc<dyn Store>),
     pieces: usize,
-    machine: Machine,
+    (machine, one_device): (Machine, bool),
     may_be_empty: bool,
 ) -> LocalBoxFuture<'a, Result<Spec>> {
     Box::pin(async move {
         let filter = Filter::new(spec.filter.clone()).map_err(|why| Error::new(ErrorKind::Invalid, "filter", why))?;
         spec.cuts = cuts(src, &KeyRange::default(), pieces).await?;
-        spec.ends = Ends::look((src, dst), &Arc::new(filter), &spec.cuts, machine).await?;
+        spec.ends = Ends::look((src, dst), (&Arc::new(filter), one_device), &spec.cuts, machine).await?;
         if spec.ends.witnesses.is_empty() && spec.sync && !may_be_empty {
             let message = format!(
                 "{} has no files: refused to make a job that deletes all of the destination (--allow-empty-source allows it)",

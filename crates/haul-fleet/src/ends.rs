@@ -11,6 +11,7 @@ use haul_core::{
 use haul_store::{Store, WriteSpec};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use tokio::task::spawn_blocking;
 
 /// Files that are kept as witnesses. Some may go while the job runs; all of them only where the source isn't what it was.
 const WITNESSES: usize = 8;
@@ -21,8 +22,9 @@ const WITNESSES: usize = 8;
 pub struct Ends {
     /// Keys that the source had. A worker that finds none of them sees another source.
     pub witnesses: Vec<Key>,
-    /// The number of the destination's inode, where it is a directory of a file system that the machine has mounted.
-    pub dst_inode: Option<u64>,
+    /// The number of the destination's inode and when that was made, where it is a directory of a file system that the machine has
+    /// mounted: roots of file systems often have the same number.
+    pub dst_inode: Option<(u64, Option<String>)>,
     /// Where file systems were mounted below the source, as paths in it.
     pub src_mounts: Vec<Key>,
     /// The same of the destination.
@@ -36,31 +38,62 @@ pub struct Machine {
     pub below: fn(&[u8]) -> Vec<Vec<u8>>,
     /// Those of these that aren't mounted below it.
     pub lacking: fn(&[u8], &[Vec<u8>]) -> Vec<Vec<u8>>,
+    /// Those of [`Machine::below`] that are mounted whether somebody looks or not.
+    pub fixed_below: fn(&[u8]) -> Vec<Vec<u8>>,
     /// True for a directory in which nothing may be written, whoever asks.
     pub is_read_only: fn(&[u8]) -> bool,
+    /// True for a directory whose inode has one number on all machines.
+    pub shares_inodes: fn(&[u8]) -> bool,
 }
 
 impl Ends {
-    /// Looks at both. Makes the destination, where that is a directory of this machine.
+    /// Looks at both, as far as `filter` goes, and on the file systems of their roots alone with `one_device`. Makes the destination,
+    /// where that is a directory that this machine can make.
     ///
-    /// Errors: the source can't be listed; the destination can't be made.
+    /// Errors: the source can't be listed.
     pub async fn look(
         (src, dst): (&Arc<dyn Store>, &Arc<dyn Store>),
-        filter: &Arc<Filter>,
+        (filter, one_device): (&Arc<Filter>, bool),
         cuts: &[Key],
         machine: Machine,
     ) -> Result<Ends> {
         let mounts = |store: &Arc<dyn Store>| {
-            let below = mounted(store).map(|place| (machine.below)(&place)).unwrap_or_default();
-            below.into_iter().map(Key::new).collect()
+            let below = mounted(store).filter(|_| !one_device).map(|place| (machine.below)(&place)).unwrap_or_default();
+            below.into_iter().filter(|dir| goes_into(filter, dir)).map(Key::new).collect()
         };
         let mut dst_inode = None;
         let witnesses = witnesses(src, filter, cuts).await?;
-        if mounted(dst).is_some() {
-            dst.make_dir(&Key::new(""), &WriteSpec::default()).await?;
+        // Workers may be able to make what this machine can't.
+        if let Some(place) = mounted(dst)
+            && dst.make_dir(&Key::new(""), &WriteSpec::default()).await.is_ok()
+            && (machine.shares_inodes)(&place)
+        {
             dst_inode = inode(dst).await?;
         }
         Ok(Ends { witnesses, dst_inode, src_mounts: mounts(src), dst_mounts: mounts(dst) })
+    }
+
+    /// Checks that nothing is mounted below either end that wasn't when the job was made: others would not see what is there.
+    ///
+    /// Errors: `Limit`.
+    pub fn check_more(
+        &self,
+        (src, dst): (&Arc<dyn Store>, &Arc<dyn Store>),
+        filter: &Filter,
+        machine: Machine,
+    ) -> Result<()> {
+        for (store, mounts) in [(src, &self.src_mounts), (dst, &self.dst_mounts)] {
+            let there = mounted(store).map(|place| (machine.fixed_below)(&place)).unwrap_or_default();
+            let more = |dir: &&Vec<u8>| goes_into(filter, dir) && !mounts.iter().any(|key| key.as_bytes() == &dir[..]);
+            if let Some(more) = there.iter().find(more) {
+                let more = Key::new(&more[..]);
+                return other(
+                    store,
+                    &format!("has a file system mounted at {more}, as it had not when the job was made"),
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Checks that these are the source and the destination of which was noted.
@@ -94,7 +127,9 @@ impl Ends {
             for (store, mounts) in [(src, &self.src_mounts), (dst, &self.dst_mounts)] {
                 let mounts: Vec<Vec<u8>> = mounts.iter().map(|key| key.as_bytes().to_vec()).collect();
                 let Some(place) = mounted(store).filter(|_| !mounts.is_empty()) else { continue };
-                if let Some(lacking) = (machine.lacking)(&place, &mounts).first() {
+                // Who looks at what can't be mounted may wait long.
+                let lacking = spawn_blocking(move || (machine.lacking)(&place, &mounts)).await.unwrap_or_default();
+                if let Some(lacking) = lacking.first() {
                     let below = Key::new(&lacking[..]);
                     return other(
                         store,
@@ -103,7 +138,9 @@ impl Ends {
                 }
             }
             let Some(place) = mounted(dst) else { return Ok(()) };
-            if self.dst_inode.is_some() && inode(dst).await? != self.dst_inode {
+            if let Some(was) = &self.dst_inode
+                && inode(dst).await?.is_none_or(|is| !same_inode(&is, was))
+            {
                 return other(dst, "isn't the directory that it was when the job was made");
             }
             match (machine.is_read_only)(&place) {
@@ -135,9 +172,24 @@ fn mounted(store: &Arc<dyn Store>) -> Option<Vec<u8>> {
     Some(domain.place.to_vec())
 }
 
-async fn inode(dst: &Arc<dyn Store>) -> Result<Option<u64>> {
+/// True for a directory that is wanted, and each above it.
+fn goes_into(filter: &Filter, dir: &[u8]) -> bool {
+    let dir = [dir, b"/"].concat();
+    let ends = dir.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+    ends.into_iter().all(|end| filter.descend(&dir[..end]))
+}
+
+/// Some machines don't tell when an inode was made.
+fn same_inode((number, made): &(u64, Option<String>), (was, when): &(u64, Option<String>)) -> bool {
+    number == was && made.as_ref().zip(when.as_ref()).is_none_or(|(made, when)| made == when)
+}
+
+async fn inode(dst: &Arc<dyn Store>) -> Result<Option<(u64, Option<String>)>> {
     match dst.stat(&Key::new("")).await {
-        Ok(top) => Ok(top.posix.map(|posix| posix.ino)),
+        Ok(top) => {
+            let made = top.meta.as_ref().and_then(|meta| meta.get("btime").cloned());
+            Ok(top.posix.map(|posix| (posix.ino, made)))
+        }
         Err(error) if error.is_missing() => Ok(None),
         Err(error) => Err(error),
     }

@@ -3,10 +3,10 @@
 
 use crate::{
     board::is_spoiled,
-    outcome::Outcome,
+    outcome::{Outcome, fatal, is_fatal},
     protocol::{FileShard, Lease, Progress, Record, Rest, ShardId, Stage, State},
     report::AT_ONCE,
-    worker::{Crew, fatal, is_fatal},
+    worker::Crew,
 };
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use haul::{

@@ -1,9 +1,9 @@
-//! What was done in a part of a job, as its record keeps it.
+//! What was done in a part of a job, as its record keeps it; and which errors end a worker.
 
 use haul::Report;
-use haul_core::Error;
+use haul_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
-use std::ops::AddAssign;
+use std::{ops::AddAssign, sync::Arc};
 
 /// Errors of a shard that are kept in full.
 const KEPT: usize = 20;
@@ -67,4 +67,19 @@ impl AddAssign for Outcome {
         let room = KEPT.saturating_sub(self.errors.len());
         self.errors.extend(other.errors.into_iter().take(room));
     }
+}
+
+/// True for an error after which this worker can do no more: others may.
+pub(crate) fn is_fatal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unreachable | ErrorKind::Unauthenticated | ErrorKind::NoSpace | ErrorKind::Limit)
+}
+
+/// The error after which this worker can do no more, if there is one.
+pub(crate) fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
+    // A limit that has not ended the run is a shard's own: what it doesn't delete because of an error in it, say.
+    let ends = |kind| Some(kind) == stopped || is_fatal(kind) && kind != ErrorKind::Limit;
+    // One that kept the run from beginning is of what this worker was given, and of every shard that it would try.
+    let last = errors.iter().rev().find(|error| ends(error.kind()) || error.op() == "start");
+    let of_kind = |kind| Error::new(kind, "work", "the run was ended");
+    last.map(|error| error.to_report()).or_else(|| stopped.filter(|kind| *kind != ErrorKind::Cancelled).map(of_kind))
 }

@@ -7,7 +7,7 @@ use crate::{
     cuts::cuts,
     ends::Machine,
     grip::{Grip, Signs},
-    outcome::Outcome,
+    outcome::{Outcome, fatal},
     protocol::{
         Choice, Lease, Patience, Progress, Record, Rest, Seen, ShardId, State, WorkerId, choose, crossed, pieces, ripen,
     },
@@ -21,7 +21,7 @@ use haul::{
 };
 use haul_core::{
     Error, ErrorKind, Key, Mtime, Result,
-    job::{Job, Verb},
+    job::{Job, Mounts, Verb},
     part::{KeyRange, Part},
 };
 use std::{
@@ -131,6 +131,9 @@ impl Worker {
     /// possible, and goes to others in any case.
     pub async fn work(mut self) -> Result<Ended> {
         self.spec.ends.check((&self.cx.src, &self.cx.dst), self.machine).await?;
+        if self.job.listing.mounts == Mounts::Cross {
+            self.spec.ends.check_more((&self.cx.src, &self.cx.dst), &self.cx.filter, self.machine)?;
+        }
         if self.spec.fixed && self.settings.number.is_none() {
             let message = "the job's store keeps no conditions, so each worker needs a number: --worker 0/4 for the first of four";
             return Err(Error::new(ErrorKind::Invalid, "start", message));
@@ -538,7 +541,10 @@ impl Crew {
             _ if self.is_given_up(&lease) => self.give_up_shard(lease).boxed_local().await,
             Rest::Keys(_) if id.is_finish() => self.finish(lease).boxed_local().await,
             Rest::Keys(range) => self.hold_range(lease, range).boxed_local().await,
-            Rest::File(file) => self.hold_file(lease, file).boxed_local().await,
+            Rest::File(file) => match self.unseen().boxed_local().await {
+                Some(error) => self.leave(lease, error).boxed_local().await,
+                None => self.hold_file(lease, file).boxed_local().await,
+            },
             Rest::Nothing => self.is_done(&lease, Outcome::default()).boxed_local().await,
         };
         self.held().remove(&id);
@@ -564,8 +570,10 @@ impl Crew {
             }
             let mut outcome = Outcome::of(&report, &*self.worker.line);
             // What isn't seen now may have been gone before.
-            let unseen = self.unseen().await;
-            let fatal = unseen.or_else(|| fatal(&report.errors, report.stopped));
+            if let Some(error) = self.unseen().boxed_local().await {
+                return self.leave(lease, error).boxed_local().await;
+            }
+            let fatal = fatal(&report.errors, report.stopped);
             let ending = self.ended.is_cancelled();
             let files = self.shards_of(&large, &mut outcome);
             let settled = |outcome| match files.is_empty() {
@@ -617,8 +625,10 @@ impl Crew {
         let errors = records.values().map(|record| record.outcome.error_count).sum();
         let PartReport { report, reached, .. } = self.run_part(&lease, dirs, errors).boxed_local().await;
         let outcome = Outcome::of(&report, &*self.worker.line);
-        let unseen = self.unseen().await;
-        let fatal = unseen.or_else(|| fatal(&report.errors, report.stopped));
+        if let Some(error) = self.unseen().boxed_local().await {
+            return self.leave(lease, error).boxed_local().await;
+        }
+        let fatal = fatal(&report.errors, report.stopped);
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
         if lost.is_cancelled() {
             return Ok(());
@@ -668,6 +678,12 @@ impl Crew {
                 Vec::new()
             }
         }
+    }
+
+    /// Gives a shard back as it was taken, for an error that is this machine's.
+    async fn leave(&self, lease: Lease<Outcome>, error: Error) -> Result<()> {
+        self.write(&lease.with(Progress::GivesBack(None, Outcome::default(), Vec::new()))).await?;
+        Err(error)
     }
 
     /// Why this machine doesn't see the ends of the job, if it doesn't: file systems are mounted and unmounted under a worker.
@@ -765,21 +781,6 @@ fn gone(id: &ShardId) -> Error {
         "the records of shard {id} are gone from the job's directory: what it was to do isn't known: make another job for the rest"
     );
     Error::new(ErrorKind::NotFound, "read", message)
-}
-
-/// True for an error after which this worker can do no more: others may.
-pub(crate) fn is_fatal(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Unreachable | ErrorKind::Unauthenticated | ErrorKind::NoSpace | ErrorKind::Limit)
-}
-
-/// The error after which this worker can do no more, if there is one.
-pub(crate) fn fatal(errors: &[Arc<Error>], stopped: Option<ErrorKind>) -> Option<Error> {
-    // A limit that has not ended the run is a shard's own: what it doesn't delete because of an error in it, say.
-    let ends = |kind| Some(kind) == stopped || is_fatal(kind) && kind != ErrorKind::Limit;
-    // One that kept the run from beginning is of what this worker was given, and of every shard that it would try.
-    let last = errors.iter().rev().find(|error| ends(error.kind()) || error.op() == "start");
-    let of_kind = |kind| Error::new(kind, "work", "the run was ended");
-    last.map(|error| error.to_report()).or_else(|| stopped.filter(|kind| *kind != ErrorKind::Cancelled).map(of_kind))
 }
 
 /// What came of a part of which not all could be looked at.

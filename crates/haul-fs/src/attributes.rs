@@ -645,6 +645,14 @@ impl Change<'_> {
     }
 }
 
+/// Does `work`, and once more where directories of ours on the way to `key` were closed to us and could be opened.
+pub(super) fn opened<T>(root: &Root, key: &Key, keep: Option<&Keep>, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    match work() {
+        Err(error) if denied(&error, keep) && open_up(root, key) => work(),
+        answer => answer,
+    }
+}
+
 /// Makes the directories on the way to `key` writable and searchable for us, where they are ours and weren't; true when
 /// that changed anything. Their own permissions come back when directories get their attributes.
 pub(super) fn open_up(root: &Root, key: &Key) -> bool {

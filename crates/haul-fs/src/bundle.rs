@@ -87,7 +87,8 @@ impl Batch<'_> {
             return Err(alone(upload::OP, key));
         }
         upload::check_size(key, spec, bytes.len() as u64)?;
-        let hidden = self.create(key, spec)?;
+        let local = self.local;
+        let hidden = attributes::opened(&local.root, key, spec.keep.as_deref(), || self.create(key, spec))?;
         self.fill(file, &hidden).inspect_err(|_| {
             if !hidden.temp.is_empty() {
                 place::discard(&hidden.dir, &hidden.temp);

@@ -101,15 +101,8 @@ impl Batch<'_> {
 
     fn one(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {
         self.bytes.check_abandoned(&item.to)?;
-        match self.attempt(number, item) {
-            Err(error)
-                if attributes::denied(&error, item.spec.keep.as_deref())
-                    && attributes::open_up(&self.local.root, &item.to) =>
-            {
-                self.attempt(number, item)
-            }
-            answer => answer,
-        }
+        let local = self.local;
+        attributes::opened(&local.root, &item.to, item.spec.keep.as_deref(), || self.attempt(number, item))
     }
 
     fn attempt(&mut self, number: usize, item: &CopyItem) -> Result<Stored> {

@@ -170,6 +170,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         hashes_listed: Vec::new(),
         hashes_stored: Vec::new(),
         cheap_reads: true,
+        written_in_place: false,
         files: true,
         parts: Some(PartLimits::FILE),
         domain: Some(domain),

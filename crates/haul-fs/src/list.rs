@@ -318,7 +318,7 @@ impl Lister {
         self.request.after.as_ref().is_none_or(|after| key > after)
     }
 
-    /// Asks about some of a directory's names. A directory that may be read but not searched fails as a whole.
+    /// Asks about some of a directory's names. A directory that may be read and not searched fails as a whole.
     fn ask(&self, folder: &[u8], fd: &impl AsFd, names: &Names, range: Range<usize>) -> rustix::io::Result<Vec<Seen>> {
         let mut seen = Vec::with_capacity(range.len());
         for item in &names.items[range] {
@@ -335,7 +335,8 @@ impl Lister {
                     }
                     seen
                 }
-                Err(Errno::ACCESS) if !follow => return Err(Errno::ACCESS),
+                // Else it is this name alone: what another user has mounted there, say.
+                Err(Errno::ACCESS) if !follow && is_closed(fd) => return Err(Errno::ACCESS),
                 Err(Errno::NOENT) if !follow => Seen::Vanished,
                 Err(errno) => match meta::facts_at(fd, name, false, meta::FACTS) {
                     Err(Errno::NOENT) => Seen::Vanished,
@@ -504,6 +505,11 @@ fn submit(lister: &Arc<Lister>, key: Key, most: usize) -> oneshot::Receiver<Answ
     disk::names().submit(move || lister.read(key.as_bytes(), most))
 }
 
+/// True for a directory that may be read and not searched: nothing in it can be asked about.
+fn is_closed(dir: &impl AsFd) -> bool {
+    meta::facts_at(dir, b".", false, meta::FACTS).is_err_and(|errno| errno == Errno::ACCESS)
+}
+
 async fn read_whole(lister: &Arc<Lister>, key: &Key) -> rustix::io::Result<Folder> {
     match submit(lister, key.clone(), usize::MAX).await {
         Ok(Ok(Some(folder))) => Ok(folder),
@@ -585,7 +591,8 @@ impl Walk {
         let child = if is_dir && self.lister.request.recursive { frame.children.pop_front() } else { None };
         match (seen, child) {
             (Seen::Vanished, _) => vanished.into_iter().for_each(|key| self.vanished(key)),
-            (Seen::Entry(_), Some(Child::Pruned)) => {}
+            // Nobody wants to know more of it.
+            (Seen::Entry(_) | Seen::Failed(..), Some(Child::Pruned)) => {}
             (Seen::Failed(key, error), _) if is_dir => self.lose(Lost::below(&key), error),
             (Seen::Failed(key, error), _) => {
                 let to = Some(key.with_suffix([0]));

@@ -47,7 +47,31 @@ pub(super) fn file_system(dir: &OwnedFd, path: &[u8]) -> Option<u64> {
     hash_bytes(&[Algo::Crc64Nvme], &parts.concat()).crc64()
 }
 
-/// Where file systems are mounted below a folder: paths below it, `/` between names, in order. Nothing where the kernel doesn't say.
+/// Kinds of file systems that show what a machine does, not what it keeps; and where others are mounted when they are looked at.
+const OF_THE_MACHINE: [&[u8]; 19] = [
+    b"autofs",
+    b"binfmt_misc",
+    b"bpf",
+    b"cgroup",
+    b"cgroup2",
+    b"configfs",
+    b"debugfs",
+    b"devpts",
+    b"devtmpfs",
+    b"efivarfs",
+    b"fusectl",
+    b"hugetlbfs",
+    b"mqueue",
+    b"nsfs",
+    b"proc",
+    b"pstore",
+    b"securityfs",
+    b"sysfs",
+    b"tracefs",
+];
+
+/// Where file systems that keep files are mounted below a folder: paths below it, `/` between names, in order. Nothing where the kernel
+/// doesn't say.
 pub fn below(folder: &Path) -> Vec<Vec<u8>> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
     let mut found = below_in(&mounts(), folder.as_os_str().as_bytes());
@@ -59,7 +83,29 @@ pub fn below(folder: &Path) -> Vec<Vec<u8>> {
 fn below_in(mounts: &[Mount], folder: &[u8]) -> Vec<Vec<u8>> {
     let folder = folder.strip_suffix(b"/").unwrap_or(folder);
     let rest = |mount: &Mount| Some(mount.place.strip_prefix(folder)?.strip_prefix(b"/")?.to_vec());
-    mounts.iter().filter_map(rest).filter(|rest| !rest.is_empty()).collect()
+    let keeps = |mount: &&Mount| !OF_THE_MACHINE.contains(&&mount.kind[..]);
+    // What was removed under its mount has no place any more: `//deleted`, says the kernel.
+    let is_place = |rest: &Vec<u8>| !rest.is_empty() && !rest.windows(2).any(|two| two == b"//");
+    mounts.iter().filter(keeps).filter_map(rest).filter(is_place).collect()
+}
+
+/// Those of [`below`] that are mounted whether somebody looks or not: not by an automounter.
+pub fn fixed_below(folder: &Path) -> Vec<Vec<u8>> {
+    let Ok(folder) = folder.canonicalize() else { return Vec::new() };
+    let mounts = mounts();
+    let automounted = |place: &[u8]| {
+        let mut autofs = mounts.iter().filter(|mount| mount.kind == b"autofs");
+        autofs.any(|auto| place.strip_prefix(&auto.place[..]).is_some_and(|rest| rest.is_empty() || rest[0] == b'/'))
+    };
+    let folder = folder.as_os_str().as_bytes();
+    let whole = |rest: &Vec<u8>| [folder.strip_suffix(b"/").unwrap_or(folder), b"/", rest].concat();
+    below_in(&mounts, folder).into_iter().filter(|rest| !automounted(&whole(rest))).collect()
+}
+
+/// False where a file system numbers its inodes by itself on each machine, or may: by FUSE, SMB.
+pub fn shares_inodes(folder: &Path) -> bool {
+    const OF_ITS_OWN: [i64; 3] = [0x6573_5546, 0xff53_4d42, 0xfe53_4d42];
+    rustix::fs::statfs(folder).is_ok_and(|st| !OF_ITS_OWN.contains(&((st.f_type as i64) & 0xffff_ffff)))
 }
 
 /// Those of `wanted`, paths below a folder, at which nothing is mounted. What is mounted when it is looked at is mounted by this.
@@ -162,9 +208,9 @@ mod tests {
             let found = below_in(&parse(TABLE), folder.as_bytes()).into_iter();
             found.map(|place| String::from_utf8(place).unwrap()).collect::<Vec<_>>()
         };
-        assert_eq!(below("/"), ["data", "mnt/bound", "auto"]);
+        assert_eq!(below("/"), ["data", "mnt/bound"]);
         assert_eq!((below("/mnt"), below("/data"), below("/dat")), (vec!["bound".to_owned()], vec![], vec![]));
-        let wanted = [b"proc".to_vec(), b"proc/self".to_vec()];
+        let wanted = [b"proc/self".to_vec()];
         assert_eq!(lacking(Path::new("/"), &wanted), [b"proc/self"]);
     }
 

@@ -1,7 +1,7 @@
 //! Writing files: parts at their offsets into a hidden file beside the final name, then a rename.
 
 use super::{
-    Local,
+    Local, attributes,
     content::data_runs,
     delta::{self, Reused},
     dir::Dir,
@@ -55,7 +55,10 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
         let link = Link { local: local.clone(), key, spec, bytes: Mutex::default() };
         return Ok(Box::new(LinkWrite(Arc::new(link))));
     }
-    let place = if spec.inplace { open_inplace(local, key, &spec)? } else { open_hidden(local, key, &spec)? };
+    let place = attributes::opened(&local.root, key, spec.keep.as_deref(), || match spec.inplace {
+        true => open_inplace(local, key, &spec),
+        false => open_hidden(local, key, &spec),
+    })?;
     let write = FileWrite(Arc::new(Inner::new(local, key, spec, place)));
     if let Err(error) = reserve(&write.0) {
         write.0.remove();
@@ -487,7 +490,10 @@ impl Link {
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime).or_else(|| meta::meta_time(meta, "mtime"));
         meta::check_time(OP, &self.key, mtime)?;
-        let dir = place::link(&self.local.root, OP, &self.key, &target, &self.spec, mtime)?;
+        let root = &self.local.root;
+        let dir = attributes::opened(root, &self.key, self.spec.keep.as_deref(), || {
+            place::link(root, OP, &self.key, &target, &self.spec, mtime)
+        })?;
         if self.spec.fsync {
             place::sync_dir(&dir).map_err(|e| fail_write(OP, &self.key, e))?;
         }

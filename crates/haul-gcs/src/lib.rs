@@ -59,6 +59,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         hashes_listed: vec![Algo::Md5, Algo::Crc32c],
         hashes_stored: vec![Algo::Md5, Algo::Crc32c],
         cheap_reads: false,
+        written_in_place: false,
         files: false,
         parts: Some(PartLimits {
             min: if at_once { parts::LEAST } else { google::GRANULE },

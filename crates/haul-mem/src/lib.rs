@@ -95,6 +95,7 @@ impl MemStore {
             hashes_listed: vec![Algo::Md5],
             hashes_stored: vec![Algo::Md5],
             cheap_reads: true,
+            written_in_place: false,
             files: false,
             parts: Some(PartLimits {
                 min: 1,

@@ -205,6 +205,7 @@ fn caps(inner: &Caps, settings: &Settings, prefix: &[u8]) -> Caps {
         hashes_listed: vec![Algo::Md5],
         hashes_stored: vec![Algo::Md5, Algo::Crc64Nvme],
         cheap_reads: inner.cheap_reads,
+        written_in_place: false,
         files: false,
         parts: inner.parts.map(|mut limits| {
             limits.single = limits.single.max(settings.small);

@@ -9,7 +9,7 @@ use super::{
     options::Options,
 };
 use futures::StreamExt as _;
-use haul_core::{Key, Listed};
+use haul_core::{ErrorKind, Key, Listed};
 use haul_remotes::secrets::shown as told;
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
@@ -67,13 +67,17 @@ fn meet(a: &[u8], b: &[u8]) -> bool {
 
 /// Errors: the store can't tell.
 async fn shows(store: &Arc<dyn Store>, name: &[u8]) -> Result<bool, Refusal> {
+    let prefix = [name, b"/"].concat();
     let link = store.caps().symlinks.then(|| Key::symlink(name));
-    for key in [Key::new(name)].into_iter().chain(link) {
-        if store.stat(&key).await.is_ok() {
-            return Ok(true);
+    let dir = store.caps().dirs.then(|| Key::new(&prefix[..]));
+    for key in [Key::new(name)].into_iter().chain(link).chain(dir) {
+        match store.stat(&key).await {
+            Ok(_) => return Ok(true),
+            // Nothing comes from a closed directory, as its job tells.
+            Err(error) if store.caps().dirs && error.kind() == ErrorKind::Denied => return Ok(false),
+            Err(_) => {}
         }
     }
-    let prefix = [name, b"/"].concat();
     let mut listing = store.list(ListRequest { prefix, limit: Some(1), ..ListRequest::all() });
     while let Some(step) = listing.next().await {
         match step {

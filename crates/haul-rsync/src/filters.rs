@@ -2,6 +2,7 @@
 
 use super::{
     exit::{self, Refusal},
+    legs::Leg,
     named,
     options::{Options, RuleArg},
     typed::clean,
@@ -85,6 +86,22 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
         .with_kept(kept)
         .beside(scope.merged)
         .with_unlisted_parents(options.no_implied_dirs))
+}
+
+/// Checks that a host loses nothing that rules in its own directories may protect: they aren't read there. What `.cvsignore` files name is
+/// made anew; who deletes by them knows that.
+///
+/// Errors: directories may bring rules; the exit code, and one line that says what to do.
+pub fn check_far_rules(options: &Options, jobs: &[Leg]) -> Result<(), Refusal> {
+    let options = Options { cvs: false, ..options.clone() };
+    for job in jobs {
+        if selection(&options, job.scope.clone())?.rules().per_dir() {
+            let line = "Refused to delete by per-directory rules (-F, dir-merge) at a host: its own files of rules aren't read. Give the \
+                        rules as --filter='merge FILE', or leave the deletion out";
+            return Err((exit::USAGE, line.into()));
+        }
+    }
+    Ok(())
 }
 
 /// A folder for backups that is inside the destination, without slashes around it.

@@ -48,6 +48,7 @@ pub async fn reach(options: Options, ctx: &Context<'_>) -> Result<Options, Refus
             continue;
         };
         check_host(&typed)?;
+        check_home(&typed)?;
         let there = typed.there();
         if !reached.contains_key(&there) {
             let is_source = number == 0 || number + 1 < options.paths.len();
@@ -84,6 +85,21 @@ fn check_host(typed: &Typed<'_>) -> Result<(), Refusal> {
         true => Err((exit::USAGE, format!("{:?} can't be the name of a host (code {})", typed.host, exit::USAGE))),
         false => Ok(()),
     }
+}
+
+/// Refuses `~NAME`, which a shell there would take for that user's home directory: nobody there is asked where it is.
+fn check_home(typed: &Typed<'_>) -> Result<(), Refusal> {
+    let home = typed.path.split(|b| *b == b'/').next().unwrap_or_default();
+    if home.len() < 2 || !home.starts_with(b"~") {
+        return Ok(());
+    }
+    let (host, home, path) =
+        (typed.there(), String::from_utf8_lossy(home), String::from_utf8_lossy(typed.path).into_owned());
+    let line = format!(
+        "Refused {host}:{path}: haul doesn't know where the home directory {home} is. Write its absolute path, or \
+         {host}:./{path} for a file of that name"
+    );
+    Err((exit::USAGE, line))
 }
 
 /// `:path`, which means the host before it.
@@ -298,6 +314,19 @@ mod tests {
         assert!(check_host(&typed(b"-a@h:x").unwrap_or(typed(b"h:x").unwrap())).is_ok());
         assert_eq!(again(b":d2", typed(b"u@h:d").unwrap()), host(Some("u"), "h", "d2"));
         assert_eq!(typed(b"h:~/d").unwrap().below_home(), b"d");
+        for (word, told) in [
+            (
+                "u@h:~anna/d",
+                "the home directory ~anna is. Write its absolute path, or u@h:./~anna/d for a file of that name",
+            ),
+            ("h:~*", "the home directory ~* is. Write its absolute path, or h:./~* for a file of that name"),
+        ] {
+            let (code, line) = check_home(&typed(word.as_bytes()).unwrap()).unwrap_err();
+            assert_eq!((code, line), (exit::USAGE, format!("Refused {word}: haul doesn't know where {told}")));
+        }
+        for word in ["h:~", "h:~/~anna", "h:./~anna", "h:d/~anna", "h:/~anna", "h:"] {
+            assert!(check_home(&typed(word.as_bytes()).unwrap()).is_ok(), "{word}");
+        }
         assert!(check_daemon(OsStr::new("h::m")).is_err() && check_daemon(OsStr::new("h:m::n/")).is_err());
         assert!(check_daemon(OsStr::new("./h::m")).is_ok());
     }

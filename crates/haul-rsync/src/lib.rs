@@ -27,6 +27,7 @@ mod sources;
 mod stats;
 mod stop;
 pub mod table;
+mod top;
 mod typed;
 mod waiting;
 mod what;
@@ -61,11 +62,11 @@ use sources::Planner;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
-use typed::{beside, is_here};
+use top::Top;
+use typed::{Typed, beside, is_here, split};
 use what::There;
 
 /// How far times of a disk may lag behind the clock: Linux stamps inodes by its tick, of which there are at least 100 a second.
@@ -249,8 +250,8 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     }
     check_munging(options, sources)?;
     named::check_dest(options.insecure_links, dest)?;
-    check_temp_dir(options, dest)?;
     let there = There::new(options, ctx);
+    check_temp_dir(options, dest, &there).await?;
     let mut planner = Planner { options, ctx, lines: &lines, incomplete: false, shares: false, there };
     let jobs = planner.plan(sources, dest).await?;
     let mut incomplete = planner.incomplete && !options.ignore_errors;
@@ -264,6 +265,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
         tokio::time::sleep(CLOCK_TICK).await;
     }
     let (mut deleted, mut stopped) = (0, false);
+    let mut top = Top::new(options, dest);
     if jobs.first().is_some_and(|job| job.part == Part::Deletes) {
         let proof = proof::look(options, ctx, &lines, &jobs).await?;
         incomplete |= !proof.whole && !options.ignore_errors;
@@ -278,6 +280,8 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
             continue;
         }
         let left = stop.map(|stop| stop.saturating_duration_since(Instant::now()));
+        // Sources that are all here know of each other, and so does what they do last.
+        let brings_top = !all_here && job.one.is_none() && job.top && job.into.is_empty();
         let report = self::job(options, ctx, &lines, job, dest, (incomplete, deleted, began), left).await?;
         if report.time_limit {
             lines.complain("stopping at requested limit");
@@ -290,8 +294,13 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
             trouble.io |= noted.io;
         });
         stopped = trouble.signal || trouble.io || trouble.rules || report.time_limit;
+        if brings_top && !stopped {
+            top.note();
+        }
     }
-    if !options.dry_run && !stopped {
+    top.restore();
+    // As in rsync, which makes nothing where nothing came from elsewhere.
+    if !options.dry_run && !stopped && !receives {
         sources::make_named_dir(dest);
     }
     if let Some(reporter) = reporter {
@@ -335,15 +344,21 @@ fn check_checksum(options: &Options) -> Result<(), Refusal> {
 }
 
 /// Errors: the directory for what is under way isn't there.
-fn check_temp_dir(options: &Options, dest: &OsStr) -> Result<(), Refusal> {
-    let Some(dir) = options.temp_dir.as_ref().filter(|_| is_here(dest)) else { return Ok(()) };
-    let from = |base: &OsStr| Ok::<bool, Refusal>(sources::is_dir(beside(base, dir, b"")?.as_bytes()));
-    // A file gets its name in the directory that holds it.
-    let above = Path::new(dest).parent().filter(|_| !sources::is_dir(dest.as_bytes()));
-    match from(dest)? || above.is_some_and(|above| from(above.as_os_str()) == Ok(true)) {
-        true => Ok(()),
-        false => Err((exit::USAGE, format!("The temp-dir does not exist: {}", String::from_utf8_lossy(dir)))),
+async fn check_temp_dir(options: &Options, dest: &OsStr, there: &There<'_>) -> Result<(), Refusal> {
+    let Some(dir) = &options.temp_dir else { return Ok(()) };
+    let to = Typed::parse(dest)?;
+    // Other remotes have no such directories.
+    if !to.here() && !there.has_dirs(&to)? {
+        return Ok(());
     }
+    // A file gets its name in the directory that holds it.
+    let above = to.word(split(to.path.strip_suffix(b"/").unwrap_or(&to.path)).0);
+    if there.is_dir(&Typed::parse(&beside(dest, dir, b"")?)?).await?
+        || !there.is_dir(&to).await? && there.is_dir(&Typed::parse(&beside(&above, dir, b"")?)?).await?
+    {
+        return Ok(());
+    }
+    Err((exit::USAGE, format!("The temp-dir does not exist: {}", String::from_utf8_lossy(dir))))
 }
 
 /// Errors: symlinks can't be munged there, or could be followed although they are.
@@ -544,7 +559,8 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) ->
         }
         let from = ctx.open_as(&job.src, &opening::of_source(options, job));
         match from.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?.stat(&dir).await {
-            Err(error) if error.is_missing() => continue,
+            // Nothing comes from a closed directory, as the job tells.
+            Err(error) if what::is_of_path(&error) => continue,
             Err(error) => return Err((exit::FILE_IO, error.to_string())),
             Ok(_) => {}
         }

@@ -10,20 +10,35 @@ use futures::StreamExt as _;
 use haul::ListOptions;
 use haul_core::{Key, Listed, Lost, filter::first_match::Only};
 use haul_store::{ListRequest, Store};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 /// Of a store without directories all is listed for a few names: so many are asked for one by one.
 const FEW: usize = 1000;
 /// Such questions at once.
 const AT_ONCE: usize = 32;
 
-/// Those of `names` (paths below the root of `store`, which tells of symlinks) that aren't there. Of what can't be listed nothing is said.
-pub async fn missing(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Refusal> {
+/// What isn't listed below names.
+#[derive(Default)]
+pub struct Unlisted {
+    /// Those that aren't there.
+    pub missing: HashSet<Vec<u8>>,
+    /// Those that are symlinks, which aren't followed.
+    pub links: HashSet<Vec<u8>>,
+}
+
+/// Those of `names` (paths below the root of `store`, which tells of symlinks) below which nothing is listed. Of what can't be
+/// listed nothing is said.
+pub async fn unlisted(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Unlisted, Refusal> {
     if !store.caps().dirs && names.len() <= FEW {
         let asked = futures::stream::iter(names).map(async |name| (name, is_there(store, name).await));
         let asked: Vec<_> = asked.buffered(AT_ONCE).collect().await;
-        return Ok(asked.into_iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect());
+        let missing = asked.into_iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect();
+        return Ok(Unlisted { missing, ..Unlisted::default() });
     }
+    let mut links = HashSet::new();
     let mut unseen: BTreeSet<Vec<u8>> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
     let only = Some(Only::new(names.to_vec(), false));
     // No rules: what they leave out is there.
@@ -35,7 +50,9 @@ pub async fn missing(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Vec<Ve
     while let Some(step) = listing.next().await {
         match step {
             Listed::Batch(entries) => entries.iter().for_each(|entry| {
-                unseen.remove(entry.key.path());
+                if unseen.remove(entry.key.path()) && entry.is_symlink() {
+                    links.insert(entry.key.path().to_vec());
+                }
             }),
             Listed::Failed { lost, .. } => dark.push(lost),
             Listed::Vanished(_) => {}
@@ -46,7 +63,7 @@ pub async fn missing(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Vec<Ve
         let keys = [Key::new(name.clone()), Key::new([name, &b"/"[..]].concat()), Key::symlink(name.clone())];
         !is_whole || dark.iter().any(|lost| keys.iter().any(|key| lost.holds(key)))
     };
-    Ok(unseen.into_iter().filter(|name| !is_dark(name)).collect())
+    Ok(Unlisted { missing: unseen.into_iter().filter(|name| !is_dark(name)).collect(), links })
 }
 
 /// True for a file, and for a prefix of any; also where the answer is another error than that there is none.

@@ -735,7 +735,12 @@ struct Item<'a> {
 impl Item<'_> {
     /// The path by which the source was typed.
     fn typed(&self) -> Option<Vec<u8>> {
-        let typed = self.state.place.typed.as_ref()?;
+        let Some(typed) = self.state.place.typed.as_ref() else {
+            // As rsync's receiver tells it: by its name below the destination.
+            let name = plain(self.state, self.key);
+            let name = name.strip_suffix(b"/").unwrap_or(&name);
+            return Some(if name.is_empty() { b".".to_vec() } else { name.to_vec() });
+        };
         let below = self.state.place.one.as_ref().unwrap_or(self.key).path();
         // What only the destination has is under no path of the source.
         let dir = if self.is_deleted() { clean(&self.state.place.prefix) } else { clean(typed) };

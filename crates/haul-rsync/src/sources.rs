@@ -7,7 +7,7 @@ use super::{
     filters::{self, Scope},
     legs::{Dest, Leg, Part},
     merge::merge,
-    missing::missing,
+    missing::unlisted,
     opening::{self, leads_out},
     options::Options,
     sink::Lines,
@@ -15,7 +15,7 @@ use super::{
     what::{There, What, kind, look},
 };
 use futures::{StreamExt as _, TryStreamExt as _};
-use haul_core::{Key, Listed, filter::first_match::Only};
+use haul_core::{Error, ErrorKind, Key, Listed, filter::first_match::Only};
 use haul_store::{ListRequest, Store};
 use rustix::{
     fs::{Mode, OFlags},
@@ -65,13 +65,16 @@ impl Planner<'_> {
             alone::settle(self.options, self.ctx, &to, there, &mut jobs).await?;
         }
         alone::leave_out_empty(self.options, self.ctx, &mut jobs).await?;
-        self.check_dest(&to, there, &jobs)?;
+        let deletes = self.options.delete.is_some() || self.options.force;
+        if to.is_host() && deletes {
+            filters::check_far_rules(self.options, &jobs)?;
+        }
+        self.check_dest(&to, there, &jobs).await?;
         if has_dirs && !to.here() && there == Dest::Missing {
             self.check_above(&to, &jobs).await?;
         }
         // A move takes away what --delete-after would compare with: there the source's files of rules stand for those that came.
         let late = self.options.deletes_apart() && !self.options.remove_source;
-        let deletes = self.options.delete.is_some() || self.options.force;
         if to.here() && deletes && (late || !self.options.deletes_apart()) {
             jobs.iter_mut().for_each(|job| job.scope.dest = Some(absolute(&to.path)));
         }
@@ -90,7 +93,7 @@ impl Planner<'_> {
     }
 
     /// Says what of the destination must be made, or that it can't be.
-    fn check_dest(&self, to: &Typed, there: Dest, jobs: &[Leg]) -> Result<(), Refusal> {
+    async fn check_dest(&self, to: &Typed, there: Dest, jobs: &[Leg]) -> Result<(), Refusal> {
         let names_file = jobs.len() == 1 && jobs[0].alone;
         match there {
             Dest::Dir => return Ok(()),
@@ -128,7 +131,7 @@ impl Planner<'_> {
             }
         }
         if !jobs.is_empty() && self.lines.tells_names() {
-            self.tell_made(to, names_file);
+            self.tell_made(to, names_file).await?;
         }
         Ok(())
     }
@@ -151,28 +154,46 @@ impl Planner<'_> {
     }
 
     /// Says which directories of the destination's path are new.
-    fn tell_made(&self, to: &Typed, names_file: bool) {
+    async fn tell_made(&self, to: &Typed, names_file: bool) -> Result<(), Refusal> {
         let path = to.path.strip_suffix(b"/").unwrap_or(&to.path);
         let dir = if names_file { haul_core::key::parent(path) } else { path };
         let shown = String::from_utf8_lossy(dir.strip_suffix(b"/").unwrap_or(dir)).into_owned();
-        let counts = self.options.mkpath && to.here();
+        let counts = self.options.mkpath && (to.here() || self.there.has_dirs(to)?);
         if counts {
-            let whole = absolute(dir);
-            let mut above = &whole[..];
-            let mut made = 0;
-            while above.len() > 1 && kind(above, true).is_none() {
-                (above, made) = (haul_core::key::parent(above), made + 1);
-            }
-            match made {
+            match self.missing_dirs(to, dir).await? {
                 0 => {}
                 1 => self.lines.tell(&format!("created 1 directory for {shown}")),
-                _ => self.lines.tell(&format!("created {made} directories for {shown}")),
+                made => self.lines.tell(&format!("created {made} directories for {shown}")),
             }
         }
         // With --mkpath it is there by now, but in a dry run.
         if !names_file && (!counts || self.options.dry_run) {
             self.lines.tell(&format!("created directory {shown}"));
         }
+        Ok(())
+    }
+
+    /// How many directories of the path `dir` at the destination aren't there.
+    async fn missing_dirs(&self, to: &Typed, dir: &[u8]) -> Result<usize, Refusal> {
+        let whole = if to.here() { absolute(dir) } else { [dir.strip_suffix(b"/").unwrap_or(dir), b"/"].concat() };
+        let (mut above, mut missing) = (&whole[..], 0);
+        while above.len() > 1 {
+            let is_there = match to.here() {
+                true => kind(above, true).is_some(),
+                // `DIR/.` is no directory of its own.
+                false if matches!(above, b"./") || above.ends_with(b"/./") => {
+                    above = haul_core::key::parent(above);
+                    continue;
+                }
+                // A symlink there will do: haul there may not follow any.
+                false => self.there.what(to, above, false).await?.is_some(),
+            };
+            if is_there {
+                break;
+            }
+            (above, missing) = (haul_core::key::parent(above), missing + 1);
+        }
+        Ok(missing)
     }
 
     async fn dest(&self, to: &Typed) -> Result<Dest, Refusal> {
@@ -262,29 +283,31 @@ impl Planner<'_> {
         }
         self.shares = groups.len() > 1 && groups.iter().all(|(root, _)| root.here());
         for (root, mut names) in groups {
+            if root.here() {
+                names.retain(|named| self.is_there(&join(&root.path, &named.name)));
+            } else if !self.drop_missing(&root, &mut names).await? {
+                continue;
+            }
             let dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
+            self.drop_excluded(&root, &mut names)?;
             if root.here() {
                 let mut dirs = HashSet::new();
                 names.retain(|named| {
                     let path = join(&root.path, &named.name);
-                    self.is_there(&path, &root)
-                        && kind(&path, self.options.copy_links)
-                            .is_none_or(|what| self.takes(what, if named.name.is_empty() { b"." } else { &named.name }))
+                    kind(&path, self.options.copy_links)
+                        .is_none_or(|what| self.takes(what, if named.name.is_empty() { b"." } else { &named.name }))
                         && self.is_reached(&root, named, &mut dirs)
                 });
             }
             if names.is_empty() && !dot {
                 continue;
             }
-            if !root.here() {
-                self.tell_missing(&root, &names).await?;
-            }
             let whole = names.iter().any(|named| named.name.is_empty());
             let top = whole || dot;
-            let only = match whole && (self.options.recursive || !root.here()) {
+            let only = match whole && self.options.recursive {
                 true => None,
                 false => {
-                    let (names, whole) = self.listed(&root, names);
+                    let (names, whole) = self.listed(&root, names).await?;
                     Some(Only::new(names, self.options.recursive).with_whole(whole))
                 }
             };
@@ -298,12 +321,17 @@ impl Planner<'_> {
 
     /// The names, and, without -r, what is in directories whose content is meant; and which those are, as far as they could be
     /// read.
-    fn listed(&self, root: &Typed, names: Vec<Named>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    async fn listed(&self, root: &Typed, names: Vec<Named>) -> Result<(Vec<Vec<u8>>, Vec<Vec<u8>>), Refusal> {
         let (mut all, mut whole) = (Vec::new(), Vec::new());
         for named in names {
-            if named.contents && !self.options.recursive && root.here() {
+            if named.contents && !self.options.recursive {
+                let dir = join(&root.path, &named.name);
+                let held = match root.here() {
+                    true => held(&absolute(&dir)).ok(),
+                    false => self.there.held(root, &dir).await?,
+                };
                 // What can't be read is told by the job, which lists it.
-                if let Ok(held) = held(&absolute(&join(&root.path, &named.name))) {
+                if let Some(held) = held {
                     all.extend(held.iter().map(|name| join(&named.name, name)));
                     whole.push(named.name.clone());
                 }
@@ -311,11 +339,31 @@ impl Planner<'_> {
             all.push(named.name);
         }
         all.retain(|name| !name.is_empty());
-        (all, whole)
+        Ok((all, whole))
     }
 
-    fn is_there(&mut self, path: &[u8], root: &Typed) -> bool {
-        let there = !root.here() || kind(path, self.options.copy_links).is_some();
+    /// Drops names that rules leave out: then the directories above them are no part of the transfer either. What rules in
+    /// files of directories leave out stays for the job, which reads those.
+    fn drop_excluded(&self, root: &Typed, names: &mut Vec<Named>) -> Result<(), Refusal> {
+        let scope = Scope { root: root.here().then(|| absolute(&root.path)), bare_root: true, ..Scope::default() };
+        let rules = filters::selection(self.options, scope)?;
+        if rules.is_all() || rules.rules().per_dir() {
+            return Ok(());
+        }
+        names.retain(|named| {
+            let is_dir = match root.here() {
+                true => Some(self.kind(&join(&root.path, &named.name), named.contents) == Some(What::Dir)),
+                false => None,
+            };
+            let shows = |ending: &[u8]| rules.shows(&[&named.name, ending].concat(), false);
+            // Of a name there it isn't known what it is.
+            named.name.is_empty() || is_dir != Some(true) && shows(b"") || is_dir != Some(false) && shows(b"/")
+        });
+        Ok(())
+    }
+
+    fn is_there(&mut self, path: &[u8]) -> bool {
+        let there = kind(path, self.options.copy_links).is_some();
         if !there {
             self.missing(path, false);
         }
@@ -337,12 +385,7 @@ impl Planner<'_> {
             let path = join(&root.path, &name[..end]);
             let to_dir = kind(&path, false) == Some(What::Link) && kind(&path, true) == Some(What::Dir);
             if to_dir && !leads_out(self.options, &path, depth) {
-                let shown = String::from_utf8_lossy(&path).into_owned();
-                let line =
-                    format!("\"{shown}\" is a symbolic link to a directory, which only -k (--copy-dirlinks) follows");
-                self.lines.complain(&line);
-                self.lines.trouble(|trouble| trouble.partial += 1);
-                self.incomplete = true;
+                self.tell_behind_link(&path);
                 return false;
             }
             dirs.insert(name[..end].to_vec());
@@ -350,18 +393,35 @@ impl Planner<'_> {
         true
     }
 
-    /// Says which names a source on another machine doesn't have. One that can't be listed is told of by its job.
-    async fn tell_missing(&mut self, root: &Typed, names: &[Named]) -> Result<(), Refusal> {
-        if self.options.ignore_missing {
-            return Ok(());
-        }
+    fn tell_behind_link(&mut self, path: &[u8]) {
+        let shown = String::from_utf8_lossy(path).into_owned();
+        let line = format!("\"{shown}\" is a symbolic link to a directory, which only -k (--copy-dirlinks) follows");
+        self.lines.complain(&line);
+        self.lines.trouble(|trouble| trouble.partial += 1);
+        self.incomplete = true;
+    }
+
+    /// Drops names that a source on another machine doesn't have, and the content of symlinks, which is told; false if no name is
+    /// left. One that can't be listed is told of by its job.
+    async fn drop_missing(&mut self, root: &Typed, names: &mut Vec<Named>) -> Result<bool, Refusal> {
         let follows = self.options.copy_links || self.options.copy_dirlinks;
-        let Ok(store) = self.there.open(root, &root.path, follows) else { return Ok(()) };
-        let names: Vec<Vec<u8>> = names.iter().map(|named| named.name.clone()).collect();
-        for name in missing(&store, &names).await? {
-            self.tell_of_missing(&root.shown(&join(&root.path, &name)));
-        }
-        Ok(())
+        let Ok(store) = self.there.open(root, &root.path, follows) else { return Ok(true) };
+        let all: Vec<Vec<u8>> = names.iter().map(|named| named.name.clone()).collect();
+        let unlisted = unlisted(&store, &all).await?;
+        let had = names.len();
+        names.retain(|named| {
+            let path = root.shown(&join(&root.path, &named.name));
+            let is_missing = unlisted.missing.contains(&named.name);
+            if is_missing && !self.options.ignore_missing {
+                self.tell_of_missing(&path);
+            }
+            let is_behind = named.contents && !self.options.copy_unsafe_links && unlisted.links.contains(&named.name);
+            if is_behind {
+                self.tell_behind_link(&path);
+            }
+            !is_missing && !is_behind
+        });
+        Ok(had == 0 || !names.is_empty())
     }
 
     /// Tells of a source here that there is nothing to be seen of; `contents`: what is in it was meant. Missing arguments may be
@@ -375,13 +435,27 @@ impl Planner<'_> {
         }
     }
 
+    /// Tells of a source on another machine that there is nothing to be seen of, by the same rules.
+    fn missing_there(&mut self, typed: &Typed, error: &Error) {
+        let why = match error.is_missing() {
+            true if self.options.ignore_missing && !typed.contents() => return,
+            true => told(Errno::NOENT),
+            false => error.message().to_owned(),
+        };
+        self.tell_why(&typed.shown(&typed.path), &why);
+    }
+
     fn tell_of_missing(&mut self, path: &[u8]) {
         self.tell_of(path, Errno::NOENT);
     }
 
     fn tell_of(&mut self, path: &[u8], errno: Errno) {
+        self.tell_why(path, &told(errno));
+    }
+
+    fn tell_why(&mut self, path: &[u8], why: &str) {
         let shown = String::from_utf8_lossy(path.strip_suffix(b"/").unwrap_or(path)).into_owned();
-        self.lines.complain(&format!("link_stat \"{shown}\" failed: {}", told(errno)));
+        self.lines.complain(&format!("link_stat \"{shown}\" failed: {why}"));
         self.lines.trouble(|trouble| trouble.partial += 1);
         self.incomplete = true;
     }
@@ -396,24 +470,22 @@ impl Planner<'_> {
         let mut taken: Vec<(Typed, What)> = Vec::new();
         let asked = futures::stream::iter(self.expanded(sources).await?).map(async |(typed, seen)| {
             let what = match typed.here() {
-                true => self.kind(&typed.path, typed.contents()),
-                false => self.kind_there(&typed, seen).await?,
+                true => self.kind(&typed.path, typed.contents()).ok_or(None),
+                false => self.kind_there(&typed, seen).await?.map_err(Some),
             };
             Ok::<_, Refusal>((typed, what))
         });
-        let asked: Vec<(Typed, Option<What>)> = asked.buffered(ASKED).try_collect().await?;
+        let asked: Vec<(Typed, Result<What, Option<Error>>)> = asked.buffered(ASKED).try_collect().await?;
         for (typed, what) in asked {
             let what = match what {
-                Some(What::Link) if !self.options.links => What::Special,
-                Some(what) => what,
-                None if typed.here() => {
+                Ok(What::Link) if !self.options.links => What::Special,
+                Ok(what) => what,
+                Err(None) => {
                     self.missing(&typed.path, typed.contents());
                     continue;
                 }
-                None => {
-                    if !self.options.ignore_missing {
-                        self.tell_of_missing(&typed.shown(&typed.path));
-                    }
+                Err(Some(error)) => {
+                    self.missing_there(&typed, &error);
                     continue;
                 }
             };
@@ -477,25 +549,35 @@ impl Planner<'_> {
         Ok(all)
     }
 
-    /// What a source on another machine is, which may have been `seen`.
-    async fn kind_there(&self, typed: &Typed, seen: Option<What>) -> Result<Option<What>, Refusal> {
+    /// What a source on another machine is, which may have been `seen`; within: why nothing can be said of it.
+    async fn kind_there(&self, typed: &Typed, seen: Option<What>) -> Result<Result<What, Error>, Refusal> {
         let there = &self.there;
         if !there.has_dirs(typed)? {
             let is_file = self.open(typed, &typed.path).await?.1.is_some();
-            return Ok(Some(if is_file { What::File } else { What::Dir }));
+            return Ok(Ok(if is_file { What::File } else { What::Dir }));
         }
         if typed.contents() {
-            return Ok(Some(What::Dir));
+            let mut path = &typed.path[..];
+            while let Some(less) = path.strip_suffix(b"/").or(path.strip_suffix(b"/.")).filter(|less| !less.is_empty())
+            {
+                path = less;
+            }
+            return Ok(match there.look(typed, path, true).await? {
+                Ok(What::Dir) => Ok(What::Dir),
+                Ok(_) => Err(Error::new(ErrorKind::Invalid, "stat", told(Errno::NOTDIR))),
+                Err(error) => Err(error),
+            });
         }
         let what = match seen.filter(|_| !self.options.copy_links) {
-            None => there.what(typed, &typed.path, self.options.copy_links).await?,
-            seen => seen,
+            None => there.look(typed, &typed.path, self.options.copy_links).await?,
+            Some(seen) => Ok(seen),
         };
-        if what != Some(What::Link) {
+        if !matches!(what, Ok(What::Link)) {
             return Ok(what);
         }
-        let target = there.what(typed, &typed.path, true).await?;
-        let follows = self.options.copy_dirlinks && target == Some(What::Dir)
+        // A symlink that leads nowhere is one all the same.
+        let target = there.look(typed, &typed.path, true).await?;
+        let follows = self.options.copy_dirlinks && matches!(target, Ok(What::Dir))
             || self.options.copy_unsafe_links && there.leads_out(typed, &typed.path).await?;
         Ok(if follows { target } else { what })
     }

@@ -9,7 +9,7 @@ use super::{
     typed::{Typed, join, split},
 };
 use futures::{StreamExt as _, future::join_all};
-use haul_core::{ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};
+use haul_core::{Error, ErrorKind, Key, Kind, Listed, filter::first_match::Pattern};
 use haul_remotes::OpenOptions;
 use haul_store::{Links, ListRequest, Store};
 use rustix::{fs::FileType, io::Errno};
@@ -87,25 +87,69 @@ impl<'a> There<'a> {
     ///
     /// Errors: it can't be asked.
     pub async fn what(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Option<What>, Refusal> {
+        match self.look(typed, path, follow).await? {
+            Ok(what) => Ok(Some(what)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// The same; within: why nothing can be said of this path, although its machine answers.
+    ///
+    /// Errors: it can't be asked.
+    pub async fn look(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Result<What, Error>, Refusal> {
         let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
         let (folder, name) = split(path);
         if matches!(name, b"" | b"." | b"..") {
             let root = self.open(typed, path, follow)?.stat(&Key::new("")).await;
-            return found(root.map(|_| What::Dir));
+            return of_path(root.map(|_| What::Dir));
         }
         let store = self.open(typed, folder, follow)?;
         let link = store.caps().symlinks.then(|| Key::symlink(name));
         // The key of a file tells of a symlink only that it is something special.
         let keys: Vec<Key> = link.into_iter().chain([Key::new(name), Key::new([name, b"/"].concat())]).collect();
         let asked = join_all(keys.iter().map(|key| store.stat(key))).await;
+        let mut absent = Error::new(ErrorKind::NotFound, "stat", "not found");
         for (key, answer) in keys.iter().zip(asked) {
             match answer {
-                Ok(entry) if entry.is_dir() == key.is_dir() => return Ok(Some(entry.kind.into())),
+                Ok(entry) if entry.is_dir() == key.is_dir() => return Ok(Ok(entry.kind.into())),
                 Ok(_) => {}
-                Err(error) => _ = found(Err(error))?,
+                Err(error) => match of_path(Err(error))? {
+                    Err(error) if !error.is_missing() => return Ok(Err(error)),
+                    Err(error) => absent = error,
+                    Ok(_) => {}
+                },
             }
         }
-        Ok(None)
+        Ok(Err(absent))
+    }
+
+    /// True for a directory, here or there, and for a symlink to one; a symlink there will do, as haul there may not follow any.
+    ///
+    /// Errors: it can't be asked.
+    pub async fn is_dir(&self, typed: &Typed) -> Result<bool, Refusal> {
+        match typed.here() {
+            true => Ok(kind(&typed.path, true) == Some(What::Dir)),
+            false => Ok(matches!(self.look(typed, &typed.path, false).await?, Ok(What::Dir | What::Link))),
+        }
+    }
+
+    /// The names in a directory there; `None` where it can't be listed.
+    ///
+    /// Errors: it can't be meant.
+    pub async fn held(&self, typed: &Typed, dir: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
+        let store = self.open(typed, dir, false)?;
+        let mut listing = store.list(ListRequest { posix: true, ..ListRequest::dir("") });
+        let (mut names, mut is_whole) = (Vec::new(), false);
+        while let Some(step) = listing.next().await {
+            match step {
+                Listed::Batch(entries) => names.extend(entries.iter().map(|entry| entry.key.path().to_vec())),
+                Listed::Failed { .. } => return Ok(None),
+                Listed::Vanished(_) => {}
+                Listed::End => is_whole = true,
+            }
+        }
+        Ok(is_whole.then_some(names))
     }
 
     /// True for a symlink, so named, that rsync follows for where it leads (`--copy-unsafe-links`).
@@ -146,7 +190,7 @@ impl<'a> There<'a> {
         let mut there = Vec::new();
         for (path, what) in found {
             // What follows a wildcard need not be there in each of its directories.
-            if what.is_some() || self.what(typed, &path, false).await?.is_some() {
+            if what.is_some() || self.look(typed, &path, false).await?.is_ok() {
                 there.push((path, what));
             }
         }
@@ -195,10 +239,18 @@ impl From<Kind> for What {
     }
 }
 
-fn found(asked: haul_core::Result<What>) -> Result<Option<What>, Refusal> {
+/// True for an error of one path, which leaves others as they are.
+pub fn is_of_path(error: &Error) -> bool {
+    error.is_missing() || error.kind() == ErrorKind::Denied
+}
+
+fn of_path(asked: haul_core::Result<What>) -> Result<Result<What, Error>, Refusal> {
     match asked {
-        Ok(what) => Ok(Some(what)),
-        Err(error) if error.is_missing() => Ok(None),
-        Err(error) => Err((exit::FILE_IO, format!("stat failed: {error}"))),
+        Err(error) if !is_of_path(&error) => Err(failed(&error)),
+        asked => Ok(asked),
     }
+}
+
+fn failed(error: &Error) -> Refusal {
+    (exit::FILE_IO, format!("stat failed: {error}"))
 }

@@ -142,6 +142,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
         hashes_listed: if config.etag_is_md5() { vec![Algo::Md5] } else { Vec::new() },
         hashes_stored: stored,
         cheap_reads: false,
+        written_in_place: false,
         files: false,
         parts: Some(PartLimits {
             min: options::MIN_PART,

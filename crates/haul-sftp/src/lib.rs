@@ -119,6 +119,7 @@ fn caps() -> Caps {
         hashes_listed: Vec::new(),
         hashes_stored: Vec::new(),
         cheap_reads: false,
+        written_in_place: true,
         files: false,
         parts: Some(PartLimits::FILE),
         relays: true,

@@ -438,7 +438,7 @@ impl Inner {
             let renamed =
                 change::settle(&self.service, &self.path, &self.key, &self.spec.replace, there.as_ref()).await;
             match renamed {
-                Err((error, _)) if self.state().maybe_renamed && error.kind() == ErrorKind::NotFound => {
+                Err((error, _)) if self.state().maybe_renamed && self.is_gone(&error).await => {
                     return self.was_renamed(size, &wish).await;
                 }
                 Err((error, maybe)) => {
@@ -449,6 +449,19 @@ impl Inner {
             }
         }
         Ok(Stored { version: Some(version(&facts)), size, ..Stored::default() })
+    }
+
+    /// True where what was written has its hidden name no more, by an error of giving it its own.
+    async fn is_gone(&self, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::NotFound => true,
+            // What is to be replaced is another, which may be just this.
+            ErrorKind::Changed => {
+                let there = self.service.facts(&self.path, false).await;
+                there.is_err_and(|fault| fault.is(status::NO_SUCH_FILE))
+            }
+            _ => false,
+        }
     }
 
     /// The answer to an earlier rename was lost, and what was written isn't there any more: it has its name.

@@ -140,6 +140,9 @@ pub struct Caps {
     pub hashes_stored: Vec<Algo>,
     /// Reading costs no request and little time, so hashes may be computed by reading (local disks, memory).
     pub cheap_reads: bool,
+    /// A file may be written in place while it is read, so that what came may be of two versions. Of content that is a file of this
+    /// machine ([`Caps::files`]) that goes without saying.
+    pub written_in_place: bool,
     /// Bodies come as files and payloads may be files.
     pub files: bool,
     /// A part's payload may be of another store ([`Payload::of_store`]), sent on as it comes.

@@ -3,10 +3,14 @@
 
 use crate::{ListRequest, task::Task};
 use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
-use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, encoding::Encoding};
+use haul_core::{Entry, Error, ErrorKind, Key, Listed, Lost, Result, Retry, encoding::Encoding};
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 /// Entries of a batch.
@@ -15,6 +19,15 @@ const BATCH: usize = 1000;
 const AHEAD: usize = 16;
 /// … and times as many in all, beyond which a directory asks ahead for one only.
 const AHEAD_TOTAL: usize = 4;
+
+/// A directory whose listing failed by what may pass is asked for so often …
+const TRIES: u32 = 3;
+/// … after this, and four times as long …
+const PAUSE: Duration = Duration::from_millis(200);
+/// … or as long as the server says, up to this …
+const LONGEST: Duration = Duration::from_secs(30);
+/// … until so many directories of a listing have failed for good: then it isn't they.
+const HOPELESS: usize = 16;
 
 /// The longest path that a directory can have, in bytes: four times that of Linux. Longer ones have directories in directories without an
 /// end.
@@ -73,6 +86,7 @@ pub fn list(folders: Arc<dyn Folders>, request: ListRequest) -> BoxStream<'stati
         batch: Vec::new(),
         ready: VecDeque::new(),
         told: 0,
+        failed: Arc::default(),
         state: State::New,
     };
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
@@ -104,6 +118,8 @@ struct Walk {
     batch: Vec<Entry>,
     ready: VecDeque<Listed>,
     told: usize,
+    /// Directories that could not be listed, however often they were asked for.
+    failed: Arc<AtomicUsize>,
     state: State,
 }
 
@@ -169,14 +185,33 @@ impl Walk {
     }
 
     fn spawn(&self, dir: Key) -> Asked {
-        let (folders, wanted) = (self.folders.clone(), self.wanted.clone());
+        let (folders, wanted, failed) = (self.folders.clone(), self.wanted.clone(), self.failed.clone());
         Task::spawn(async move {
             if dir.as_bytes().len() > PATH {
                 let message =
                     format!("its path is longer than {PATH} bytes: the server lists directories without an end");
                 return Err(Error::new(ErrorKind::Invalid, "list", message).with_key(&dir));
             }
-            complete(&dir, folders.folder(dir.clone(), wanted).await?)
+            let (mut pause, mut tried) = (PAUSE, 0);
+            loop {
+                let error = match folders.folder(dir.clone(), wanted.clone()).await {
+                    Ok(entries) => return complete(&dir, entries),
+                    Err(error) => error,
+                };
+                let wait = match error.retry() {
+                    Retry::Never => return Err(error),
+                    Retry::Backoff => pause,
+                    Retry::After(wait) => wait.min(LONGEST),
+                };
+                tried += 1;
+                if tried == TRIES || failed.load(Ordering::Relaxed) >= HOPELESS {
+                    failed.fetch_add(1, Ordering::Relaxed);
+                    return Err(error);
+                }
+                tracing::debug!(%dir, %error, "listing it again");
+                tokio::time::sleep(wait).await;
+                pause *= 4;
+            }
         })
     }
 
@@ -356,13 +391,15 @@ pub fn is_odd(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, sync::Mutex};
 
     /// Directories and what is in them; what isn't there is missing, but for those that answer with an error of this kind.
     #[derive(Default)]
     struct Made {
         folders: BTreeMap<&'static str, Vec<&'static str>>,
         broken: BTreeMap<&'static str, ErrorKind>,
+        /// Those that answer so often with an error that may pass.
+        busy: Mutex<BTreeMap<&'static str, u32>>,
         /// Directories aren't things of their own.
         flat: bool,
     }
@@ -371,6 +408,11 @@ mod tests {
         fn folder(&self, dir: Key, _: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
             let name = dir.to_string();
             let fail = |kind| Error::new(kind, "list", "no").with_key(&dir);
+            if let Some(left) = self.busy.lock().unwrap().get_mut(&*name).filter(|left| **left > 0) {
+                *left -= 1;
+                let error = fail(ErrorKind::Busy).with_retry(Retry::Backoff);
+                return Box::pin(async { Err(error) });
+            }
             let answer = match (self.broken.get(&*name), self.folders.get(&*name)) {
                 (Some(kind), _) => Err(fail(*kind)),
                 (None, None) => Err(fail(ErrorKind::NotFound)),
@@ -412,6 +454,18 @@ mod tests {
 
     fn made(folders: &[(&'static str, &[&'static str])]) -> Made {
         Made { folders: folders.iter().map(|(name, names)| (*name, names.to_vec())).collect(), ..Made::default() }
+    }
+
+    #[tokio::test]
+    async fn a_directory_whose_listing_fails_for_a_moment_is_asked_for_again() {
+        let tree = |busy: &[(&'static str, u32)]| Made {
+            busy: Mutex::new(busy.iter().copied().collect()),
+            ..made(&[("", &["a/", "b/"]), ("a/", &["1"]), ("b/", &["2"])])
+        };
+        let whole = ["a/", "a/1", "b/", "b/2", "end"];
+        assert_eq!(told(tree(&[("a/", 2), ("b/", 1)]), ListRequest::all()).await, whole);
+        let lost = ["a/", "lost a/..Some(\"a0\"): Busy", "b/", "b/2", "end"];
+        assert_eq!(told(tree(&[("a/", u32::MAX)]), ListRequest::all()).await, lost);
     }
 
     #[tokio::test]

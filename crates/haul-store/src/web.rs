@@ -291,6 +291,7 @@ pub fn caps() -> Caps {
         hashes_listed: Vec::new(),
         hashes_stored: Vec::new(),
         cheap_reads: false,
+        written_in_place: false,
         files: false,
         parts: None,
         relays: false,

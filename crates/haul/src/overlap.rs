@@ -110,7 +110,11 @@ pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
 
 /// What a job touches of one end: also what is left out, where that is deleted.
 fn reach(cx: &Cx, job: &Job, end: &str) -> Arc<Filter> {
-    if end == "destination" && job.deletes.excluded { Arc::default() } else { cx.filter.clone() }
+    if end == "destination" && job.verb == Verb::Sync && job.deletes.excluded {
+        Arc::default()
+    } else {
+        cx.filter.clone()
+    }
 }
 
 /// True when `src`, and `dst` at the key `to`, are one file, reached in two ways. On disks a version pins the file itself (there may be

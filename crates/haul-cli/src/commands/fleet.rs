@@ -18,7 +18,7 @@ use clap::Args as _;
 use haul::{Cx, shared::Sharing};
 use haul_core::{
     Key,
-    job::{DeleteWhen, Job, Publish, Verb},
+    job::{DeleteWhen, Job, Mounts, Publish, Verb},
     units::{Size, count_text, size_text},
 };
 use haul_fleet::{
@@ -377,8 +377,15 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         made,
     };
     let folder = Folder::new(at);
-    let spec =
-        create(&folder, spec, (&src, &dst), args.shards as usize, MACHINE, job.deletes.allow_empty_source).await?;
+    let spec = create(
+        &folder,
+        spec,
+        (&src, &dst),
+        args.shards as usize,
+        (MACHINE, job.listing.mounts != Mounts::Cross),
+        job.deletes.allow_empty_source,
+    )
+    .await?;
     let at = anywhere(&args.at)?;
     let number = if spec.fixed { " --worker I/N" } else { "" };
     print::line(&format!(
@@ -398,6 +405,8 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
 const MACHINE: Machine = Machine {
     below: |place| haul_fs::mounts::below(path(place)),
     lacking: |place, wanted| haul_fs::mounts::lacking(path(place), wanted).into_iter().map(<[u8]>::to_vec).collect(),
+    fixed_below: |place| haul_fs::mounts::fixed_below(path(place)),
+    shares_inodes: |place| haul_fs::mounts::shares_inodes(path(place)),
     is_read_only: |place| haul_fs::mounts::is_read_only(path(place)),
 };
 
@@ -454,7 +463,9 @@ fn line_of(spec: &JobSpec, ctx: &Context) -> Result<(Context, CreateArgs)> {
 }
 
 /// Refuses what a worker can't have for itself: it would do other work than the others.
-fn check_own(line: &[OsString]) -> Result<()> {
+fn check_own() -> Result<()> {
+    // What is typed: variables may be those with which the job was made.
+    let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     let filters = flags::filter::FilterFlags::augment_args(clap::Command::new("filter"));
     let is_filter = |word: &&str| {
         let name = word.split('=').next().unwrap_or(word);
@@ -482,7 +493,7 @@ async fn work(args: WorkArgs, ctx: &Context) -> Result<Outcome> {
     if spec.bytes_a_second != (None, None) && !own_rate {
         ctx.session.limit_bandwidth(rate.clone());
     }
-    check_own(&ctx.line)?;
+    check_own()?;
     let (job_ctx, create) = line_of(&spec, ctx)?;
     let (job, cx) = ends(&spec, &job_ctx, &create)?;
     let (gate, total, bytes) = (ctx.gate.clone(), spec.requests_a_second, spec.bytes_a_second);

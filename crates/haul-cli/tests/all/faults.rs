@@ -5,6 +5,7 @@ use haul_testkit::{
     amount,
     cloudsim::Cloudsim,
     folder::{self, Tree, assert_same, files, link, noise, write},
+    fuse::{Habits, Mounted},
     lab::{Lab, Ran, until},
     minio::Minio,
     peers,
@@ -530,4 +531,36 @@ fn keys_that_climb_out_of_the_folder_are_refused() {
     let new: Vec<_> = now.keys().filter(|path| !before.contains(*path)).map(|p| p.display().to_string()).collect();
     assert_eq!(new, ["deep", "deep/er", "deep/er/dst", "deep/er/dst/ok"]);
     assert!(!Path::new("/evil3").exists());
+}
+
+/// What another user has mounted by FUSE may not even be asked what it is, by root neither.
+#[test]
+fn a_name_that_may_not_be_asked_about_hides_none_of_those_beside_it() {
+    let lab = Lab::new(HAUL);
+    let haul = lab.path("haul");
+    fs::copy(HAUL, &haul).unwrap();
+    for n in 0..20 {
+        write(&lab.path(&format!("src/f{n:02}")), b"text", TIME);
+    }
+    write(&lab.path("dst/f10mount/kept"), b"kept", TIME);
+    write(&lab.path("dst/gone"), b"gone", TIME);
+    let mount = Mounted::new(&lab.path("real"), &lab.path("src/f10mount"), Habits::default());
+    if mount.is_none() || !is_root() || !may_drop_rights() {
+        return peers::skip("no FUSE here, or setpriv is not installed");
+    }
+    Command::new("chown").args(["-R", "65534:65534"]).arg(lab.path("dst")).status().unwrap();
+    fs::set_permissions(lab.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    let run = |args: &[&str]| {
+        lab.run(Path::new(DROP_RIGHTS[0]), &[&DROP_RIGHTS[1..], &[&*haul.to_string_lossy()], args].concat())
+    };
+    if run(&["lsf", "@src/f10mount"]).code == 0 {
+        return peers::skip("others may see what is mounted by FUSE here");
+    }
+    let ran = run(&["sync", "@src", "@dst"]);
+    assert!(ran.code != 0 && ran.err.contains("f10mount/: error reading source directory"), "{}", ran.err);
+    assert!((0..20).all(|n| lab.path(&format!("dst/f{n:02}")).exists()), "{}", ran.err);
+    assert!(lab.path("dst/f10mount/kept").exists() && lab.path("dst/gone").exists());
+    // What is left out needn't be seen.
+    run(&["sync", "@src", "@dst", "--exclude=/f10mount/**"]).ok();
+    assert!(lab.path("dst/f10mount/kept").exists() && !lab.path("dst/gone").exists());
 }

@@ -527,6 +527,18 @@ fn a_worker_that_sees_another_destination_does_nothing() {
     where_mounted(&lab, &["src/m"], &job).ok();
     let ran = lab.haul(&["fleet", "work", "@more"]).code(7);
     assert!(ran.err.contains("src has no file system mounted at m, as it had when the job was made"), "{}", ran.err);
+    // And one that has more than that.
+    let ran = where_mounted(&lab, &["src/m"], &["fleet", "work", "@job"]).code(7);
+    assert!(ran.err.contains("src has a file system mounted at m, as it had not when the job was made"), "{}", ran.err);
+    // What the job leaves out needn't be mounted.
+    let out = ["fleet", "create", "@src", "@dst", "--at", "@out", "--exclude=/m/**"];
+    where_mounted(&lab, &["src/m"], &out).ok();
+    lab.haul(&["fleet", "work", "@out"]).code(0);
+    // The roots of two file systems, which have one number.
+    where_mounted(&lab, &["dst"], &["fleet", "create", "@src", "@dst", "--at", "@roots"]).ok();
+    let ran = where_mounted(&lab, &["dst"], &["fleet", "work", "@roots"]).code(7);
+    assert!(ran.err.contains("dst isn't the directory that it was when the job was made"), "{}", ran.err);
+    fs::remove_file(lab.path("dst/a")).unwrap();
     // A destination that only this worker can't write leaves the shards to others.
     let read_only = format!(
         "mount --make-rprivate / && mount --bind {0} {0} && mount -o remount,ro,bind {0} && exec $0 \"$@\"",
@@ -552,6 +564,11 @@ fn what_one_worker_alone_is_told_condemns_no_shard() {
     lab.haul(&["fleet", "create", "@src", "@dst", "--at", "@job"]).ok();
     let ran = lab.haul(&["fleet", "work", "@job", "--exclude=*"]).code(2);
     assert!(ran.err.contains("--exclude counts for the whole job: give it to haul fleet create"), "{}", ran.err);
+    // What is set for all commands is not the worker's own.
+    let of_all =
+        lab.haul_command(&["fleet", "work", "@job", "--at-once=none"]).env("HAUL_EXCLUDE", "x").output().unwrap();
+    let said = String::from_utf8_lossy(&of_all.stderr).into_owned();
+    assert!(!said.contains("counts for the whole job"), "{said}");
     let ran = lab.haul(&["fleet", "work", "@job", "--backup-dir", "@dst/old"]);
     assert!(ran.code != 0 && ran.err.contains("overlaps with the destination"), "{}", ran.err);
     let left = lab.haul(&["fleet", "work", "@job"]).code(0);

@@ -454,7 +454,8 @@ async fn send(body: Body, replies: &Replies, mut first: Held) -> Result<()> {
                 hasher.update(&block);
                 while !block.is_empty() {
                     let piece = block.split_to(PIECE.min(block.len()));
-                    let room = room.as_mut().and_then(|room| room.split(piece.len()));
+                    // The block is in memory until its last piece is written.
+                    let room = if block.is_empty() { room.take() } else { None };
                     replies.data(piece, room).await;
                 }
             }

@@ -60,7 +60,7 @@ async fn who_has_nothing_to_do_yet_looks_for_ranges_long_before_the_next_sign_of
     let (world, _) = large_world().await;
     let world = World { folder: Folder::new(memory(true)), ..world };
     let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
-    let spec = create(&world.folder, spec, (&world.src, &world.dst), 1, NO_MOUNTS, false).await.unwrap();
+    let spec = create(&world.folder, spec, (&world.src, &world.dst), 1, (NO_MOUNTS, false), false).await.unwrap();
     let senders = Arc::new(Mutex::new(BTreeSet::new()));
     let workers = (0..2).map(|n| {
         let senders = senders.clone();
@@ -106,7 +106,7 @@ async fn a_large_file_that_is_proved_by_a_hash_of_the_whole_goes_by_one_worker()
     put_large(&src, "d/large", 1).await;
     let world = World { src, folder: Folder::new(memory(true)), ..world };
     let spec = Spec { split_files_from: PART as u64, ..world.spec() };
-    let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, NO_MOUNTS, false).await.unwrap();
+    let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, (NO_MOUNTS, false), false).await.unwrap();
     let ended = with_metadata(world.worker("w", &spec, silent())).work().await;
     assert!(matches!(ended, Ok(Ended::NothingLeft(_))), "{ended:?}");
     let Summary { outcome, .. } = world.summary(&spec).await;

@@ -65,7 +65,7 @@ async fn a_large_file_of_which_a_record_cannot_be_read_leaves_nothing_behind() {
         let job = memory(true);
         world.folder = Folder::new(job.clone());
         let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
-        let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, NO_MOUNTS, false).await.unwrap();
+        let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, (NO_MOUNTS, false), false).await.unwrap();
         begin(&world, &spec).await;
         let begun = files(&world.board(), State::Open, |stage| *stage == Stage::Begun).await.swap_remove(0);
         let Rest::File(file) = &begun.record.rest else { panic!() };

@@ -62,7 +62,13 @@ pub async fn tree(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
 }
 
 /// Stores in memory are on no file system.
-pub const NO_MOUNTS: Machine = Machine { below: |_| Vec::new(), lacking: |_, _| Vec::new(), is_read_only: |_| false };
+pub const NO_MOUNTS: Machine = Machine {
+    below: |_| Vec::new(),
+    lacking: |_, _| Vec::new(),
+    fixed_below: |_| Vec::new(),
+    is_read_only: |_| false,
+    shares_inodes: |_| true,
+};
 
 /// A source of 600 files, a destination that has some of them and 50 others, and a job's folder.
 pub struct World {
@@ -112,7 +118,7 @@ impl World {
     }
 
     pub async fn create(&self, pieces: usize) -> Result<Spec> {
-        create(&self.folder, self.spec(), (&self.src, &self.dst), pieces, NO_MOUNTS, false).await
+        create(&self.folder, self.spec(), (&self.src, &self.dst), pieces, (NO_MOUNTS, false), false).await
     }
 
     pub fn worker(&self, name: &str, spec: &Spec, sink: Arc<dyn Sink>) -> Worker {
@@ -190,7 +196,7 @@ pub async fn large_world() -> (World, Spec) {
     put(&world.src, "d/a", "small").await;
     put(&world.src, "e", "small").await;
     let spec = Spec { split_files_from: 8 * PART as u64, ..world.spec() };
-    let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, NO_MOUNTS, false).await.unwrap();
+    let spec = create(&world.folder, spec, (&world.src, &world.dst), 2, (NO_MOUNTS, false), false).await.unwrap();
     (world, spec)
 }
 

@@ -51,6 +51,8 @@ const PUBLISH_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often a source may change under a copy before it is reported.
 const CHANGED_RETRIES: u32 = 3;
+/// What is no larger than this is read at once, and not asked about once more where that costs a request.
+const AT_ONCE: u64 = 1 << 20;
 
 /// Moves files between the two stores of a job.
 #[derive(Clone)]
@@ -670,7 +672,9 @@ impl Mover {
     async fn check_source(&self, src: &Entry, facts: &Entry, pumped: Result<pump::Pumped>) -> Result<pump::Pumped> {
         let pumped = pumped?;
         self.check_moved(facts, pumped.bytes, &pumped.hashes)?;
-        if self.cx.src.caps().files && facts.version.is_some() {
+        let caps = self.cx.src.caps();
+        let may_be_torn = caps.files || (caps.written_in_place && facts.size > AT_ONCE);
+        if may_be_torn && facts.version.is_some() {
             let now = self.cx.src.stat(&src.key).await?;
             if now.version != facts.version {
                 return Err(Error::new(ErrorKind::Changed, "read", "the file changed while it was copied"));

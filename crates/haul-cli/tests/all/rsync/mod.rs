@@ -5,6 +5,7 @@ mod append;
 mod aside;
 mod elsewhere;
 mod exits;
+mod far_ends;
 mod filters;
 mod hosts;
 mod kinds;

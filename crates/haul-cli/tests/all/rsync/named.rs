@@ -65,6 +65,30 @@ fn what_is_behind_a_link_that_is_not_followed_is_said_not_to_come() {
 }
 
 #[test]
+fn what_is_above_names_that_rules_leave_out_is_not_made() {
+    let setup = r#"
+mkdir -p s/.hid/d s/d/e dst/d; echo x | tee s/.hid/x s/.hid/.y s/.hid/d/.y s/d/.y s/d/e/.y >s/d/x; echo old >dst/d/old
+find s dst -depth -exec touch -h -d 2020-01-01T00:00:00Z {} +; touch -d 2021-01-01T00:00:00Z dst/d
+printf '.hid/.y\nd/.y\n' >none; printf '.hid/d/.y\n.hid/x\nd/e/.y\n' >some; printf '.hid/\nd/e/\n' >dirs
+"#;
+    let lists = ["--files-from=none", "--files-from=some", "-r --files-from=dirs", "--delete -r --files-from=dirs"];
+    let lines = lists.map(|list| format!("-ai --exclude=.* {list} s dst"));
+    each(setup, Compare::All, &lines.each_ref().map(String::as_str));
+    let lines = ["--exclude=e/", "--exclude=/d", "--filter=-r_.y", "--filter=-s_.y", "--include=/d/.y --exclude=.y"]
+        .map(|rule| format!("-ai {rule} --files-from=some s dst"));
+    each(setup, Compare::All, &lines.each_ref().map(String::as_str));
+    each(
+        setup,
+        Compare::All,
+        &[
+            "-aiR --exclude=.* s/./.none dst",
+            "-aiR --exclude=.* s/./.hid/.y dst",
+            "-aiR --exclude=.* s/./d/.y s/./d/x dst",
+        ],
+    );
+}
+
+#[test]
 fn what_a_directory_holds_beside_the_names_goes() {
     let setup = r#"
 mkdir -p s/p dst/p/pd dst/s/p dst/xd; touch s/a s/p/1 dst/x dst/p/y dst/p/pd/z dst/a dst/s/x dst/s/p/y dst/xd/y; printf 'p/\n' >list
