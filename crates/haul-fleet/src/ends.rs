@@ -31,15 +31,18 @@ pub struct Ends {
     pub dst_mounts: Vec<Key>,
 }
 
+/// Directories, by paths in another.
+pub type Places = Vec<Vec<u8>>;
+
 /// What a machine says of the file systems that it has mounted.
 #[derive(Clone, Copy)]
 pub struct Machine {
     /// Where others are mounted below this directory, as paths in it.
-    pub below: fn(&[u8]) -> Vec<Vec<u8>>,
+    pub below: fn(&[u8]) -> Places,
     /// Those of these that aren't mounted below it.
-    pub lacking: fn(&[u8], &[Vec<u8>]) -> Vec<Vec<u8>>,
+    pub lacking: fn(&[u8], &Places) -> Places,
     /// Those of [`Machine::below`] that are mounted whether somebody looks or not.
-    pub fixed_below: fn(&[u8]) -> Vec<Vec<u8>>,
+    pub fixed_below: fn(&[u8]) -> Places,
     /// True for a directory in which nothing may be written, whoever asks.
     pub is_read_only: fn(&[u8]) -> bool,
     /// True for a directory whose inode has one number on all machines.

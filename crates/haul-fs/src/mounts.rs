@@ -104,8 +104,8 @@ pub fn fixed_below(folder: &Path) -> Vec<Vec<u8>> {
 
 /// False where a file system numbers its inodes by itself on each machine, or may: by FUSE, SMB.
 pub fn shares_inodes(folder: &Path) -> bool {
-    const OF_ITS_OWN: [i64; 3] = [0x6573_5546, 0xff53_4d42, 0xfe53_4d42];
-    rustix::fs::statfs(folder).is_ok_and(|st| !OF_ITS_OWN.contains(&((st.f_type as i64) & 0xffff_ffff)))
+    const OF_ITS_OWN: [u32; 3] = [0x6573_5546, 0xff53_4d42, 0xfe53_4d42];
+    rustix::fs::statfs(folder).is_ok_and(|st| !OF_ITS_OWN.contains(&(st.f_type as u32)))
 }
 
 /// Those of `wanted`, paths below a folder, at which nothing is mounted. What is mounted when it is looked at is mounted by this.

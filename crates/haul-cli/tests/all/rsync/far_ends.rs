@@ -223,7 +223,7 @@ fn one_bad_source_at_a_host_does_not_keep_the_others_back() {
         symlink("loop", top.join("loop")).expect("made");
         fs::set_permissions(top.join("closed"), Permissions::from_mode(0o700)).expect("set");
         if !is_root {
-            fs::set_permissions(top.join("closed"), Permissions::from_mode(0)).expect("set");
+            fs::set_permissions(top.join("closed"), Permissions::from_mode(0o000)).expect("set");
         }
     };
     let host = if is_root { "n" } else { "x" };
