@@ -25,6 +25,8 @@ pub struct Ends {
     /// The number of the destination's inode and when that was made, where it is a directory of a file system that the machine has
     /// mounted: roots of file systems often have the same number.
     pub dst_inode: Option<(u64, Option<String>)>,
+    /// The destination is on a file system whose inodes have numbers of each machine's own: no more is known of it than that.
+    pub dst_is_apart: bool,
     /// Where file systems were mounted below the source, as paths in it.
     pub src_mounts: Vec<Key>,
     /// The same of the destination.
@@ -64,16 +66,16 @@ impl Ends {
             let below = mounted(store).filter(|_| !one_device).map(|place| (machine.below)(&place)).unwrap_or_default();
             below.into_iter().filter(|dir| goes_into(filter, dir)).map(Key::new).collect()
         };
-        let mut dst_inode = None;
+        let (mut dst_inode, mut dst_is_apart) = (None, false);
         let witnesses = witnesses(src, filter, cuts).await?;
         // Workers may be able to make what this machine can't.
         if let Some(place) = mounted(dst)
             && dst.make_dir(&Key::new(""), &WriteSpec::default()).await.is_ok()
-            && (machine.shares_inodes)(&place)
         {
-            dst_inode = inode(dst).await?;
+            dst_is_apart = !(machine.shares_inodes)(&place);
+            dst_inode = if dst_is_apart { None } else { inode(dst).await? };
         }
-        Ok(Ends { witnesses, dst_inode, src_mounts: mounts(src), dst_mounts: mounts(dst) })
+        Ok(Ends { witnesses, dst_inode, dst_is_apart, src_mounts: mounts(src), dst_mounts: mounts(dst) })
     }
 
     /// Checks that nothing is mounted below either end that wasn't when the job was made: others would not see what is there.
@@ -145,6 +147,12 @@ impl Ends {
                 && inode(dst).await?.is_none_or(|is| !same_inode(&is, was))
             {
                 return other(dst, "isn't the directory that it was when the job was made");
+            }
+            if self.dst_is_apart && (machine.shares_inodes)(&place) {
+                return other(
+                    dst,
+                    "isn't on a file system of the kind on which it was when the job was made (FUSE, SMB)",
+                );
             }
             match (machine.is_read_only)(&place) {
                 true => other(dst, "is mounted so that it can only be read"),

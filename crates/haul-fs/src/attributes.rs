@@ -645,10 +645,14 @@ impl Change<'_> {
     }
 }
 
-/// Does `work`, and once more where directories of ours on the way to `key` were closed to us and could be opened.
+/// Does `work`, and once more where directories of ours on the way to `key` may have been closed to us: opens them, if nobody else has
+/// done so meanwhile.
 pub(super) fn opened<T>(root: &Root, key: &Key, keep: Option<&Keep>, mut work: impl FnMut() -> Result<T>) -> Result<T> {
     match work() {
-        Err(error) if denied(&error, keep) && open_up(root, key) => work(),
+        Err(error) if denied(&error, keep) => {
+            open_up(root, key);
+            work()
+        }
         answer => answer,
     }
 }

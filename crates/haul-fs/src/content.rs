@@ -8,10 +8,14 @@ use super::{
 use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::{CopyItem, Watch, WriteSpec, disk::Abandoned, statx::Statx, still};
 use rustix::{
-    fs::{Advice, SeekFrom},
+    fs::{Advice, FallocateFlags, SeekFrom, StatxFlags},
     io::Errno,
 };
-use std::{num::NonZeroU64, ops::Range, os::fd::OwnedFd};
+use std::{
+    num::NonZeroU64,
+    ops::Range,
+    os::fd::{AsFd, OwnedFd},
+};
 
 const OP: &str = "copy";
 
@@ -373,6 +377,18 @@ pub(super) fn data_runs(bytes: &[u8], at: u64) -> Vec<Range<usize>> {
         start = end;
     }
     runs
+}
+
+/// Makes a range read as zeros. False where that can't be done but by writing them.
+pub(super) fn make_zeros(file: impl AsFd + Copy, offset: u64, size: u64) -> rustix::io::Result<bool> {
+    // What is beyond the end reads as zeros once the file has its size.
+    if meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
+        return Ok(true);
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, size) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        answer => answer.map(|()| true),
+    }
 }
 
 /// Takes what passed out of the page cache again (`--drop-cache`), one window behind the copy: the first advice makes the

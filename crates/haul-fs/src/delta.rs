@@ -1,7 +1,7 @@
 //! Files from others: what one holds in pieces, and runs of bytes that go from the old file to the new one without passing through
 //! anybody.
 
-use super::{Local, dir::Dir, error::fail, meta, read, upload};
+use super::{Local, content, dir::Dir, error::fail, meta, read};
 use haul_core::{
     Error, ErrorKind, Key, Result, Version,
     delta::{Cut, Cutter, Recipe, Run, SMALLEST_BLOCK},
@@ -128,7 +128,7 @@ fn copy_sparse(old: &File, new: &File, run: &Run) -> rustix::io::Result<()> {
         };
         if at < data {
             let hole = part(at..data);
-            if !upload::make_zeros(new, hole.offset, hole.size)? {
+            if !content::make_zeros(new, hole.offset, hole.size)? {
                 copy(old, new, hole)?;
             }
         }

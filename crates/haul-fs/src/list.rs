@@ -595,8 +595,14 @@ impl Walk {
             (Seen::Entry(_) | Seen::Failed(..), Some(Child::Pruned)) => {}
             (Seen::Failed(key, error), _) if is_dir => self.lose(Lost::below(&key), error),
             (Seen::Failed(key, error), _) => {
-                let to = Some(key.with_suffix([0]));
-                self.lose(Lost { from: key, to }, error);
+                let is_denied = error.kind() == ErrorKind::Denied;
+                let dir = Key::new([key.path(), b"/"].concat());
+                self.lose(Lost::only(&key), error);
+                if is_denied {
+                    // Not all file systems tell kinds with names.
+                    let hidden = Error::new(ErrorKind::Hidden, "list", "it may be a directory").with_key(&dir);
+                    self.lose(Lost::below(&dir), hidden);
+                }
             }
             (Seen::Entry(entry), Some(Child::Reading(reading))) => self.enter(entry, reading).await,
             (Seen::Entry(entry), None) if is_dir && !self.lister.request.descends(entry.key.as_bytes()) => {}

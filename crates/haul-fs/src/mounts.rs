@@ -89,7 +89,8 @@ fn below_in(mounts: &[Mount], folder: &[u8]) -> Vec<Vec<u8>> {
     mounts.iter().filter(keeps).filter_map(rest).filter(is_place).collect()
 }
 
-/// Those of [`below`] that are mounted whether somebody looks or not: not by an automounter.
+/// Those of [`below`] that are mounted whether somebody looks or not: not by an automounter, and not by the client of a server that
+/// mounts what it finds there itself.
 pub fn fixed_below(folder: &Path) -> Vec<Vec<u8>> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
     let mounts = mounts();
@@ -97,9 +98,17 @@ pub fn fixed_below(folder: &Path) -> Vec<Vec<u8>> {
         let mut autofs = mounts.iter().filter(|mount| mount.kind == b"autofs");
         autofs.any(|auto| place.strip_prefix(&auto.place[..]).is_some_and(|rest| rest.is_empty() || rest[0] == b'/'))
     };
+    let of_a_server = |mount: &Mount| [&b"nfs"[..], b"cifs", b"smb"].iter().any(|kind| mount.kind.starts_with(kind));
+    let is_in =
+        |place: &[u8], mount: &Mount| place.strip_prefix(&mount.place[..]).is_some_and(|rest| rest.starts_with(b"/"));
+    let by_client = |place: &[u8]| {
+        let is_one = mounts.iter().any(|mount| mount.place == place && of_a_server(mount));
+        is_one && mounts.iter().any(|mount| of_a_server(mount) && is_in(place, mount))
+    };
     let folder = folder.as_os_str().as_bytes();
     let whole = |rest: &Vec<u8>| [folder.strip_suffix(b"/").unwrap_or(folder), b"/", rest].concat();
-    below_in(&mounts, folder).into_iter().filter(|rest| !automounted(&whole(rest))).collect()
+    let fixed = |place: &[u8]| !automounted(place) && !by_client(place);
+    below_in(&mounts, folder).into_iter().filter(|rest| fixed(&whole(rest))).collect()
 }
 
 /// False where a file system numbers its inodes by itself on each machine, or may: by FUSE, SMB.

@@ -2,7 +2,7 @@
 
 use super::{
     Local, attributes,
-    content::data_runs,
+    content::{data_runs, make_zeros},
     delta::{self, Reused},
     dir::Dir,
     error::{changed, check_file, fail, fail_close, fail_write},
@@ -18,7 +18,7 @@ use haul_core::{
 };
 use haul_store::{Body, Late, Part, Payload, Stored, Unpublished, Upload, WriteSpec, disk, late, statx::Statx};
 use rustix::{
-    fs::{Advice, FallocateFlags, FileType, OFlags, StatxFlags},
+    fs::{Advice, FileType, OFlags, StatxFlags},
     io::Errno,
 };
 use std::{
@@ -435,18 +435,6 @@ fn make_hole(file: impl AsFd + Copy, offset: u64, zeros: &[u8]) -> rustix::io::R
         return Ok(());
     }
     write_at(file, offset, [zeros])
-}
-
-/// Makes a range read as zeros. False where that can't be done but by writing them.
-pub(super) fn make_zeros(file: impl AsFd + Copy, offset: u64, size: u64) -> rustix::io::Result<bool> {
-    // What is beyond the end reads as zeros once the file has its size.
-    if meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
-        return Ok(true);
-    }
-    match rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, size) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
-        answer => answer.map(|()| true),
-    }
 }
 
 /// Writes what is still in another file from `offset` on.

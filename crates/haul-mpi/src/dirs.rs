@@ -5,15 +5,16 @@ use crate::{
     files,
     large::LARGE,
     shared::{Held, Sides},
-    work::{Done, Found, Item, Only, Problem, Raw, Said, Task, Totals, Verb},
+    work::{Done, Found, Item, Only, Problem, Raw, Root, Said, Task, Totals, Verb},
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use haul_core::{
-    Entry, ErrorKind, Inode, Key, Kind, Listed, Mtime, attributes,
+    Entry, ErrorKind, Key, Kind, Listed, attributes,
     join::{Join, Pair},
     listing::Side,
 };
 use haul_store::{AttributesBatch, AttributesItem, ListRequest, Store};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::{collections::HashSet, mem};
 
 /// Files and bytes of one lease: some milliseconds' work, and few enough that a directory of a million is shared by all.
@@ -342,11 +343,20 @@ impl<'a> Look<'a> {
         None
     }
 
-    /// Did it change since the earlier run of this job began? What was there before may look like the source's file, and be another.
+    /// Was it made since the earlier run of this job began? What was there before may look like the source's file, and be another. A change
+    /// time says too little: it moves where another name of the file is replaced. Where the file system doesn't tell, it was not.
     fn is_new(&self, dst: &Entry) -> bool {
-        let since = self.shared.job.since.get(usize::from(self.root)).copied().flatten();
-        let changed = dst.version.as_ref().and_then(Inode::of).map(|inode| inode.ctime);
-        matches!((changed, since), (Some(changed), Some((secs, nanos))) if changed > Mtime::new(secs, nanos))
+        let root = usize::from(self.root);
+        let since = self.shared.job.since.get(root).copied().flatten();
+        let (Some(since), Some(Root { dst: folder, .. })) = (since, self.shared.job.roots.get(root)) else {
+            return false;
+        };
+        let path = [&folder[..], b"/", dst.key.path()].concat();
+        let there = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME);
+        there.is_ok_and(|st| {
+            let made = (st.stx_btime.tv_sec, st.stx_btime.tv_nsec);
+            StatxFlags::from_bits_retain(st.stx_mask).contains(StatxFlags::BTIME) && made > since
+        })
     }
 
     fn differ(&self, src: &Entry, dst: &Entry) -> bool {

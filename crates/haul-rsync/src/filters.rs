@@ -2,7 +2,6 @@
 
 use super::{
     exit::{self, Refusal},
-    legs::Leg,
     named,
     options::{Options, RuleArg},
     typed::clean,
@@ -92,10 +91,10 @@ pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> 
 /// made anew; who deletes by them knows that.
 ///
 /// Errors: directories may bring rules; the exit code, and one line that says what to do.
-pub fn check_far_rules(options: &Options, jobs: &[Leg]) -> Result<(), Refusal> {
+pub fn check_far_rules(options: &Options, scopes: impl IntoIterator<Item = Scope>) -> Result<(), Refusal> {
     let options = Options { cvs: false, ..options.clone() };
-    for job in jobs {
-        if selection(&options, job.scope.clone())?.rules().per_dir() {
+    for scope in scopes {
+        if selection(&options, scope)?.rules().per_dir() {
             let line = "Refused to delete by per-directory rules (-F, dir-merge) at a host: its own files of rules aren't read. Give the \
                         rules as --filter='merge FILE', or leave the deletion out";
             return Err((exit::USAGE, line.into()));

@@ -67,7 +67,8 @@ impl Planner<'_> {
         alone::leave_out_empty(self.options, self.ctx, &mut jobs).await?;
         let deletes = self.options.delete.is_some() || self.options.force;
         if to.is_host() && deletes {
-            filters::check_far_rules(self.options, &jobs)?;
+            // One file deletes nothing.
+            filters::check_far_rules(self.options, jobs.iter().filter(|job| !job.alone).map(|job| job.scope.clone()))?;
         }
         self.check_dest(&to, there, &jobs).await?;
         if has_dirs && !to.here() && there == Dest::Missing {
@@ -283,12 +284,15 @@ impl Planner<'_> {
         }
         self.shares = groups.len() > 1 && groups.iter().all(|(root, _)| root.here());
         for (root, mut names) in groups {
+            let mut dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
             if root.here() {
                 names.retain(|named| self.is_there(&join(&root.path, &named.name)));
             } else if !self.drop_missing(&root, &mut names).await? {
                 continue;
             }
-            let dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
+            if !root.here() {
+                dot = !self.options.no_implied_dirs && names.iter().any(|named| named.dot);
+            }
             self.drop_excluded(&root, &mut names)?;
             if root.here() {
                 let mut dirs = HashSet::new();
@@ -419,7 +423,8 @@ impl Planner<'_> {
             if is_behind {
                 self.tell_behind_link(&path);
             }
-            !is_missing && !is_behind
+            // What is behind a link that is followed as it leads out isn't seen here.
+            (!is_missing || self.options.copy_unsafe_links) && !is_behind
         });
         Ok(had == 0 || !names.is_empty())
     }

@@ -110,6 +110,10 @@ async fn a_listing_is_whole_or_has_no_end() {
         for fault in [Fault::Refuse(500, "internal_server_error"), Fault::Refuse(404, "not_found"), Fault::Lose] {
             sim.fail("ListItems", after, 1, fault);
             let told = listed(&*store, ListRequest::all()).await;
+            if after > 1 && !matches!(fault, Fault::Refuse(404, _)) {
+                assert_eq!(told, whole, "below the top what passes is asked for again: {after} {fault:?}");
+                continue;
+            }
             assert!(told.iter().any(|line| line.starts_with("failed")), "{after} {fault:?}: {told:?}");
             assert!(after > 1 || !told.contains(&"end".to_owned()), "{after} {fault:?}: {told:?}");
             assert_eq!(listed(&*store, ListRequest::all()).await, whole);

@@ -174,9 +174,11 @@ async fn only_what_is_known_whole_ends() {
         for after in 0..pages {
             drive.fail(Fault { kind, after, times: 1, how: How::Status(500) });
             let (keys, _) = listed(&**store, ListRequest::all()).await;
-            assert!(keys.len() < 48, "{kind} {after}");
+            // A folder below the top, which has two pages, is asked for again.
+            let passes = kind == "children" && after > 1;
+            assert_eq!(keys.len() == 48, passes, "{kind} {after}");
             drive.fail(Fault { kind, after, times: 1, how: How::Lost });
-            assert_eq!(failed(&**store).await, 1, "{kind} {after}");
+            assert_eq!(failed(&**store).await, usize::from(!passes), "{kind} {after}");
         }
         assert_eq!(listed(&**store, ListRequest::all()).await, all);
     }

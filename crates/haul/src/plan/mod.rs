@@ -533,8 +533,9 @@ impl Planner {
 
     /// The step for a file on both sides, by the verdict on it; `None` if there is nothing to do.
     pub fn step(&self, src: Entry, dst: Entry, verdict: Verdict) -> Option<Step> {
-        // Else who gave the job said what makes a file another.
-        let by_time = self.job.compare.by == CompareBy::SizeAndTime;
+        // Else who gave the job said what makes a file another, or all of a file's names are looked after.
+        let by_time = self.job.compare.by == CompareBy::SizeAndTime
+            && !self.attributes.keep.as_ref().is_some_and(|k| k.hard_links);
         let has_names = dst.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
         let verdict = match self.with_attributes(verdict, &src, &dst) {
             // Its other names may be another tree's, which keeps its time: what comes is a new file.
