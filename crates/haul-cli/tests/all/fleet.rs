@@ -495,7 +495,7 @@ fn a_worker_that_sees_another_source_and_a_cancelled_job_end_for_good() {
 /// Runs haul where tmpfs are mounted at these places.
 fn where_mounted(lab: &Lab, at: &[&str], args: &[&str]) -> Ran {
     let mount = |at: &&str| format!("mount -t tmpfs none {} && ", lab.path(at).display());
-    let script = format!("mount --make-rprivate / && {}exec $0 \"$@\"", at.iter().map(mount).collect::<String>());
+    let script = format!("mount --make-rprivate / && {}exec $0 $*", at.iter().map(mount).collect::<String>());
     lab.run(Path::new("unshare"), &[&["-m", "sh", "-c", &script, HAUL], args].concat())
 }
 
@@ -541,7 +541,7 @@ fn a_worker_that_sees_another_destination_does_nothing() {
     fs::remove_file(lab.path("dst/a")).unwrap();
     // A destination that only this worker can't write leaves the shards to others.
     let read_only = format!(
-        "mount --make-rprivate / && mount --bind {0} {0} && mount -o remount,ro,bind {0} && exec $0 \"$@\"",
+        "mount --make-rprivate / && mount --bind {0} {0} && mount -o remount,ro,bind {0} && exec $0 $*",
         lab.path("dst").display()
     );
     let args = ["-m", "sh", "-c", &read_only, HAUL, "fleet", "work", "@job"];
