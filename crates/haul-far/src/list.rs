@@ -69,7 +69,8 @@ impl Listing {
                     }
                 }
                 Ok(Given::Answer(Answer::Vanished(key))) => {
-                    if unwanted_above(self.prune_by.as_deref(), &key).is_none() {
+                    let filter = self.prune_by.as_ref();
+                    if filter.and_then(|filter| filter.excluded_above(key.as_bytes())).is_none() {
                         return Some(Listed::Vanished(key));
                     }
                 }
@@ -94,16 +95,11 @@ impl Listing {
     }
 }
 
-/// The outermost directory that nobody wants and that holds this key, or is it: it need not have been listed.
-fn unwanted_above(filter: Option<&Filter>, key: &Key) -> Option<Key> {
-    let (filter, key) = (filter?, key.as_bytes());
-    let mut ends = key.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &key[..=at]);
-    ends.find(|dir| !filter.descend(dir)).map(Key::new)
-}
-
-/// True for a range that is in a directory that nobody wants, to its end: it may begin there and go on behind it.
+/// True for a range that is in a directory that nobody wants, to its end, which need not have been listed: it may begin there and go on
+/// behind it.
 fn is_unwanted(filter: Option<&Filter>, lost: &Lost) -> bool {
-    let end = unwanted_above(filter, &lost.from).and_then(|dir| dir.after_prefix());
+    let dir = filter.and_then(|filter| filter.excluded_above(lost.from.as_bytes()));
+    let end = dir.and_then(|dir| Key::new(dir).after_prefix());
     end.zip(lost.to.as_ref()).is_some_and(|(end, to)| *to <= end)
 }
 

@@ -11,11 +11,9 @@ use haul_store::Store;
 use std::sync::Arc;
 
 /// Cuts the source of `spec` into about so many pieces and makes the job, and its destination where that is a directory of this machine.
-/// With `one_device` nothing is looked at that is mounted below, with `may_be_empty` a sync may empty its
-/// destination.
+/// With `one_device` nothing is looked at that is mounted below, with `may_be_empty` a sync may empty its destination.
 ///
-/// Errors: the source can't be listed; it has no file and the job would delete all; the destination can't be made; there is a job
-/// already.
+/// Errors: the source can't be listed; it has no file and the job would delete all; there is a job already.
 pub fn create<'a>(
     folder: &'a Folder,
     mut spec: Spec,

@@ -185,9 +185,7 @@ fn mounted(store: &Arc<dyn Store>) -> Option<Vec<u8>> {
 
 /// True for a directory that is wanted, and each above it.
 fn goes_into(filter: &Filter, dir: &[u8]) -> bool {
-    let dir = [dir, b"/"].concat();
-    let ends = dir.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
-    ends.into_iter().all(|end| filter.descend(&dir[..end]))
+    filter.excluded_above(&[dir, b"/"].concat()).is_none()
 }
 
 /// Some machines don't tell when an inode was made.

@@ -27,6 +27,14 @@ pub(super) struct Mount {
     pub source: Vec<u8>,
 }
 
+impl Mount {
+    /// What of a path is behind the place, if it is there or below: nothing, or `/` and more.
+    fn rest<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let rest = path.strip_prefix(self.place.strip_suffix(b"/").unwrap_or(&self.place))?;
+        (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+    }
+}
+
 /// Everything that is mounted, in the order in which it was; nothing where the kernel doesn't say.
 pub(super) fn mounts() -> Vec<Mount> {
     parse(&table().unwrap_or_default())
@@ -94,16 +102,16 @@ fn below_in(mounts: &[Mount], folder: &[u8]) -> Vec<Vec<u8>> {
 pub fn fixed_below(folder: &Path) -> Vec<Vec<u8>> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
     let mounts = mounts();
-    let automounted = |place: &[u8]| {
-        let mut autofs = mounts.iter().filter(|mount| mount.kind == b"autofs");
-        autofs.any(|auto| place.strip_prefix(&auto.place[..]).is_some_and(|rest| rest.is_empty() || rest[0] == b'/'))
-    };
+    let automounted = |place: &[u8]| mounts.iter().any(|mount| mount.kind == b"autofs" && mount.rest(place).is_some());
     let of_a_server = |mount: &Mount| [&b"nfs"[..], b"cifs", b"smb"].iter().any(|kind| mount.kind.starts_with(kind));
-    let is_in =
-        |place: &[u8], mount: &Mount| place.strip_prefix(&mount.place[..]).is_some_and(|rest| rest.starts_with(b"/"));
+    // One is there, and one above it.
     let by_client = |place: &[u8]| {
-        let is_one = mounts.iter().any(|mount| mount.place == place && of_a_server(mount));
-        is_one && mounts.iter().any(|mount| of_a_server(mount) && is_in(place, mount))
+        let holds = |there: bool| {
+            mounts
+                .iter()
+                .any(|mount| of_a_server(mount) && mount.rest(place).is_some_and(|rest| rest.is_empty() == there))
+        };
+        holds(true) && holds(false)
     };
     let folder = folder.as_os_str().as_bytes();
     let whole = |rest: &Vec<u8>| [folder.strip_suffix(b"/").unwrap_or(folder), b"/", rest].concat();
@@ -178,12 +186,8 @@ fn place_on_device(mounts: &[Mount], path: &[u8]) -> Option<Vec<u8>> {
 
 /// The mount that holds a path, and the rest of that.
 fn holder<'a>(mounts: &'a [Mount], path: &[u8]) -> Option<(&'a Mount, Vec<u8>)> {
-    let below = |mount: &Mount| {
-        let rest = path.strip_prefix(mount.place.strip_suffix(b"/").unwrap_or(&mount.place))?;
-        (rest.is_empty() || rest.starts_with(b"/")).then(|| rest.to_vec())
-    };
     // The deepest holds the path; of two at one place the one that was mounted last.
-    mounts.iter().filter_map(|m| Some((m, below(m)?))).max_by_key(|(mount, _)| mount.place.len())
+    mounts.iter().filter_map(|m| Some((m, m.rest(path)?.to_vec()))).max_by_key(|(mount, _)| mount.place.len())
 }
 
 #[cfg(test)]

@@ -312,6 +312,12 @@ impl Filter {
         self.takes_all_names() || self.goes_into(dir)
     }
 
+    /// The outermost directory that is excluded and holds this key, or is it.
+    pub fn excluded_above<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        let mut dirs = key.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &key[..=at]);
+        dirs.find(|dir| !self.descend(dir))
+    }
+
     fn goes_into(&self, dir: &[u8]) -> bool {
         let Some(files) = &self.files else { return self.opened(dir) };
         let at = files.partition_point(|key| key.as_bytes() < dir);
