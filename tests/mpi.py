@@ -1,6 +1,6 @@
 """haul-mpi on real Open MPI, MPICH and Slurm: trees compared attribute by attribute with rsync's, ranks killed and stopped, a full
 disk, a source that changes. `mpi.py TARGET openmpi mpich [TEST...]`; tests/mpi.sh builds what it runs."""
-import os, random, shutil, signal, stat, subprocess, sys, tempfile, time
+import concurrent.futures, os, random, shutil, signal, stat, subprocess, sys, tempfile, time
 
 TARGET, WORDS = sys.argv[1], sys.argv[2:]
 MAKES = [word for word in WORDS if word in ("openmpi", "mpich")]
@@ -1006,39 +1006,45 @@ def wait(event, seconds=20):
     return False
 
 
-TESTS = [copies_all_that_rsync_does, syncs_checks_and_deletes, an_empty_source_empties_nothing_unless_told, a_link_is_not_taken_for_a_directory,
-         what_is_in_the_place_of_a_file_is_deleted_as_all_else, nobody_needs_to_read_what_is_printed,
+TESTS = [what_can_not_work_is_refused, copies_all_that_rsync_does, syncs_checks_and_deletes, an_empty_source_empties_nothing_unless_told,
+         a_link_is_not_taken_for_a_directory, what_is_in_the_place_of_a_file_is_deleted_as_all_else, nobody_needs_to_read_what_is_printed,
          a_job_that_goes_on_copies_what_it_had_not_come_to, links_to_an_earlier_copy, copies_what_a_list_names,
          a_small_file_costs_few_calls, one_file_and_several_sources, a_killed_rank_costs_no_finished_work,
          what_a_killed_job_left_can_be_deleted, a_rank_that_hangs_costs_its_leases, ranks_that_hang_in_the_middle_of_directories_lose_no_file,
          threads_that_hang_in_a_file_system_cost_their_leases, a_job_that_lives_on_without_ranks_is_whole,
          a_job_that_is_suspended_goes_on, a_rank_that_comes_back_leaves_what_others_have, a_full_disk_ends_it_and_deletes_nothing,
          a_source_that_changes, on_two_nodes, a_signal_ends_it_and_the_next_run_goes_on, another_directory_of_that_name_is_not_gone_on_with,
-         what_can_not_work_is_refused, under_slurm]
+         under_slurm]
 # The second MPI is asked what depends on it.
 SECOND = [copies_all_that_rsync_does, a_killed_rank_costs_no_finished_work, a_rank_that_hangs_costs_its_leases,
           ranks_that_hang_in_the_middle_of_directories_lose_no_file, a_job_that_is_suspended_goes_on, what_can_not_work_is_refused,
           under_slurm]
 
 
+def attempt(make, name):
+    """Makes one test, and says how it went; true unless it failed."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=BASE, ignore_cleanup_errors=True) as at:
+        os.environ["XDG_STATE_HOME"] = f"{at}/state-home"
+        try:
+            why = globals()[name](make, at)
+            came = f"skipped: {why}" if why else "done"
+        except (AssertionError, subprocess.SubprocessError, OSError) as error:
+            came = f"FAILED: {type(error).__name__}: {error}"
+    print(f"{make}: {name.replace('_', ' ')}: {came} ({time.monotonic() - began:.1f} s)", flush=True)
+    return not came.startswith("FAILED")
+
+
 def main():
-    failed = []
-    for number, make in enumerate(MAKES):
-        for test in TESTS if number == 0 else SECOND:
-            if ONLY and test.__name__ not in ONLY:
-                continue
-            began = time.monotonic()
-            with tempfile.TemporaryDirectory(dir=BASE, ignore_cleanup_errors=True) as at:
-                os.environ["XDG_STATE_HOME"] = f"{at}/state-home"
-                try:
-                    why = test(make, at)
-                except (AssertionError, subprocess.SubprocessError, OSError) as error:
-                    why = None
-                    failed.append(test.__name__)
-                    print(f"FAILED {make}: {test.__name__}: {type(error).__name__}: {error}")
-            took = time.monotonic() - began
-            print(f"{make}: {test.__name__.replace('_', ' ')}: {f'skipped: {why}' if why else 'done'} ({took:.1f} s)", flush=True)
-    sys.exit(bool(failed))
+    tests = [(make, test.__name__) for number, make in enumerate(MAKES) for test in (SECOND if number else TESTS)]
+    tests = [(make, name) for make, name in tests if not ONLY or name in ONLY]
+    # They wait much of their time. One process at a time for the daemons of Slurm, which have their ports.
+    with concurrent.futures.ProcessPoolExecutor(1 if ONLY else 2) as pool:
+        under_way = [pool.submit(attempt, *test) for test in tests if test[1] != "under_slurm"]
+        passed = [test.result() for test in under_way]
+    passed += [attempt(*test) for test in tests if test[1] == "under_slurm"]
+    sys.exit(not all(passed))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -262,19 +262,24 @@ fn request(given: &Given) -> Result<Request, String> {
         request.names = Some(names(input, &bare(source)?)?);
         let name = source.as_bytes().rsplit(|b| *b == b'/').find(|part| !part.is_empty()).unwrap_or_default();
         let nested = OsString::from_vec([dest.as_bytes(), b"/", name].concat());
-        request.paths = vec![source.clone(), if into { nested } else { dest.clone() }];
+        let by_name = into && !source.as_bytes().ends_with(b"/");
+        request.paths = vec![source.clone(), if by_name { nested } else { dest.clone() }];
         return Ok(request);
     }
-    request.paths = sources.iter().map(|source| bare(source)).collect::<Result<_, _>>()?;
-    if !into && is_dir(&request.paths[0]) && (given.follow || !is_link(&request.paths[0])) {
-        request.paths[0].push("/");
+    for source in sources {
+        let mut path = bare(source)?;
+        // As dcp: what is in a directory whose name ends in a slash, and what becomes DEST, goes there without that name.
+        let nameless = !into || source.as_bytes().ends_with(b"/");
+        if nameless && is_dir(&path) && (given.follow || !is_link(&path)) {
+            path.push("/");
+        }
+        request.paths.push(path);
     }
     request.paths.push(dest.clone());
     Ok(request)
 }
 
-/// A source by its name, which it keeps at the destination: whatever slashes and dots are at its end, they don't stand for what is
-/// in it, as they do in rsync.
+/// A source by its name, whatever slashes and dots are at its end.
 fn bare(source: &OsStr) -> Result<OsString, String> {
     let mut path = source.as_bytes();
     while let Some(shorter) = path.strip_suffix(b"/").or(path.strip_suffix(b"/.")).filter(|rest| !rest.is_empty()) {
@@ -356,7 +361,7 @@ fn help() -> String {
     let mut text = String::from(
         "Copy as dcp of mpiFileUtils does, on this node\n\n\
          Usage: haul dcp [OPTION]... SRC... DEST\n\n\
-         SRC goes into DEST where that is a directory, else it becomes DEST. What is there is copied again.\n",
+         SRC goes into DEST where that is a directory, else it becomes DEST; of SRC/ goes what is in it. What is there is copied again.\n",
     );
     for (here, title) in TITLES {
         text.push_str(&format!("\n{title}:\n"));
@@ -394,6 +399,29 @@ mod tests {
         assert_eq!(with(&[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]), None, "a batch script");
         assert_eq!(with(&[("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "1"), ("PMI_SIZE", "1")]), None);
         assert!(with(&[("PMI_SIZE", "2")]).unwrap().ends_with(": mpirun -n 1 haul dcp ..."));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    fn a_slash_stands_for_what_is_in_a_directory() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name).into_os_string().into_string().unwrap();
+        for dir in ["dir", "other", "dst"] {
+            std::fs::create_dir(at(dir)).unwrap();
+        }
+        std::fs::write(at("file"), "x").unwrap();
+        std::os::unix::fs::symlink("dir", at("link")).unwrap();
+        let paths = |names: &[&str]| {
+            let words = names.iter().map(|name| OsString::from(at(name))).collect();
+            let paths = request(&parse(words).unwrap()).unwrap().paths;
+            paths.into_iter().map(|path| path.into_string().unwrap().replace(&at(""), "")).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&["dir", "dst"]), ["dir", "dst"]);
+        assert_eq!(paths(&["dir/.", "dst"]), ["dir", "dst"]);
+        assert_eq!(paths(&["dir/", "dst"]), ["dir/", "dst"]);
+        assert_eq!(paths(&["dir/", "other", "file", "dst"]), ["dir/", "other", "file", "dst"]);
+        assert_eq!(paths(&["dir", "new"]), ["dir/", "new"]);
+        assert_eq!(paths(&["link/", "dst"]), ["link", "dst"], "a symlink is copied as what it is");
     }
 
     #[test]

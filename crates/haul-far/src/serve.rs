@@ -208,8 +208,16 @@ struct Opened {
 #[derive(Clone)]
 struct Held {
     upload: Arc<Box<dyn Upload>>,
+    after: After,
+}
+
+/// What becomes of a write that has no end.
+#[derive(Clone)]
+struct After {
     /// A later run may go on with it.
     resumable: bool,
+    /// By this the near end finds it again, once it has asked.
+    token: Option<Vec<u8>>,
 }
 
 /// A request under way.
@@ -315,7 +323,8 @@ impl Session {
 
     fn hold(&self, upload: Box<dyn Upload>, resumable: bool) -> UploadId {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.uploads().insert(id, Held { upload: Arc::new(upload), resumable });
+        let after = After { resumable, token: None };
+        self.uploads().insert(id, Held { upload: Arc::new(upload), after });
         id
     }
 
@@ -323,14 +332,26 @@ impl Session {
         self.uploads().get(&id).cloned().ok_or_else(no_upload)
     }
 
+    /// Notes what the near end knows a write by.
+    fn told(&self, id: UploadId, token: Vec<u8>) {
+        if let Some(held) = self.uploads().get_mut(&id) {
+            held.after.token = Some(token);
+        }
+    }
+
+    /// Closes what the near end gave up, and now goes on with or removes: nothing else tells that it was given up.
+    fn let_go(&self, token: &[u8]) {
+        self.uploads().retain(|_, held| held.after.token.as_deref() != Some(token));
+    }
+
     /// Takes a write out, to end it. A part that was given up may be told of on another pipe, a moment later.
-    async fn release(&self, id: UploadId) -> Result<(Box<dyn Upload>, bool)> {
+    async fn release(&self, id: UploadId) -> Result<(Box<dyn Upload>, After)> {
         let until = Instant::now() + GIVEN_UP;
         loop {
-            let Held { upload, resumable } = self.uploads().remove(&id).ok_or_else(no_upload)?;
+            let Held { upload, after } = self.uploads().remove(&id).ok_or_else(no_upload)?;
             match Arc::try_unwrap(upload) {
-                Ok(upload) => return Ok((upload, resumable)),
-                Err(upload) => self.uploads().insert(id, Held { upload, resumable }),
+                Ok(upload) => return Ok((upload, after)),
+                Err(upload) => self.uploads().insert(id, Held { upload, after }),
             };
             if Instant::now() > until {
                 return Err(Error::new(ErrorKind::Invalid, "write", "parts of it are still on their way"));
@@ -342,7 +363,7 @@ impl Session {
     /// Removes what was begun and has no end.
     async fn tidy(&self) {
         let left: Vec<_> = self.uploads().drain().map(|(_, held)| held).collect();
-        for held in left.into_iter().filter(|held| !held.resumable) {
+        for held in left.into_iter().filter(|held| !held.after.resumable) {
             if let Ok(upload) = Arc::try_unwrap(held.upload) {
                 // Who would be told is gone; a later `cleanup` finds what can't be removed now.
                 let _ = upload.abort().await;

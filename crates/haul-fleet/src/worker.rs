@@ -37,7 +37,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Who begins to wait looks again after this part of an interval, then after twice that, and so on …
+/// Who begins, and who begins to wait, looks again after this part of an interval, then after twice that, and so on …
 const SOONEST: u32 = 16;
 /// … up to this part: so long at most it doesn't know that nothing is left. Who holds a shard while there is none to claim looks as often
 /// whether others wait for a piece of it.
@@ -255,20 +255,23 @@ impl Crew {
     /// Gives signs and looks, for as long as the worker works.
     async fn keep_signing(&self) {
         let interval = self.worker.settings.interval;
+        // Workers are started together: those that begin a little later are to be known before shared rates are exceeded for long.
+        let (mut is_first, mut pauses) = (true, [SOONEST, SOONEST, SOONEST / 2, LATEST, 2].as_slice());
         loop {
             let begun = Instant::now();
             self.look(true).await;
             self.looked.notify_waiters();
-            for _ in 1..LATEST {
-                sleep(interval / LATEST).await;
-                let holds = !self.held().is_empty();
+            let (last, before) = pauses.split_last().unwrap_or((&1, &[]));
+            for part in before {
+                sleep(interval / *part).await;
+                let may_split = !self.held().is_empty() && self.sight().open == 0 && !self.spec.fixed;
                 // The next sign of life is no later for it, however long a look takes.
-                let may_split = holds && self.sight().open == 0 && !self.spec.fixed && begun.elapsed() < interval;
-                if may_split {
+                if (may_split || is_first) && begun.elapsed() < interval {
                     self.look(false).await;
                 }
             }
-            sleep(interval / LATEST).await;
+            sleep(interval / *last).await;
+            (is_first, pauses) = (false, &[LATEST; LATEST as usize]);
             if let Err(error) = self.signs.give().await {
                 tracing::warn!("can't write into the job's directory: {}", (self.worker.line)(&error));
             }

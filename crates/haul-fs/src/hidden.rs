@@ -20,7 +20,9 @@ use std::{
 const MARK: &[u8] = b".haul-";
 const DIGITS: usize = 16;
 const OWNER: usize = 1 + 16 + 8;
-const NAME_MAX: usize = 255;
+/// What file systems take that encrypt names (eCryptfs, as on Synology's shared folders). Others take 255; the final name in a hidden one
+/// is for people.
+const NAME_MAX: usize = 143;
 const SUFFIX_MAX: usize = 16;
 
 /// How names end that files have which were put aside.

@@ -38,7 +38,7 @@ const AFTER: &str = "Start it as any MPI program: srun -n 16 haul-mpi dcp -p SRC
 /// A job that is asked for.
 #[derive(Subcommand, Debug)]
 pub enum Asked {
-    /// Copy as dcp does: SRC goes into DEST if that is a directory, else it becomes DEST. Files that exist there are replaced
+    /// Copy as dcp does: SRC goes into DEST if that is a directory, else it becomes DEST; of SRC/ goes what is in it. Files that exist there are replaced
     Dcp(Dcp),
     /// Make DST equal to SRC as dsync does: what is in SRC goes into DST
     Sync(Sync),
@@ -367,7 +367,7 @@ fn listed(job: Job, list: &OsStr, typed: &OsStr) -> Result<Job, String> {
     Ok(Job { input: Some(raw(&absolute(list)?)), typed_src, ..job })
 }
 
-/// dcp's rule, which is cp's. Without `into`, as if DEST wasn't there.
+/// dcp's rule: cp's, but for a slash at the end of a directory, which is rsync's. Without `into`, as if DEST wasn't there.
 fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, String> {
     let [sources @ .., dest] = paths else { return Err("it needs SRC and DEST".into()) };
     let dest = absolute(dest)?;
@@ -379,12 +379,15 @@ fn nested(paths: &[OsString], follow: bool, into: bool) -> Result<Vec<Root>, Str
     sources
         .iter()
         .map(|source| {
+            let slash = source.as_bytes().ends_with(b"/");
             let source = absolute(source)?;
             let (above, name) = match source.file_name() {
                 Some(name) => (source.parent().unwrap_or(Path::new("/")).to_path_buf(), name.to_owned()),
                 None => (source.clone(), OsString::new()),
             };
-            let to = if into { dest.join(&name) } else { dest.clone() };
+            // As dcp: what is in a directory whose name ends in a slash goes there without that name.
+            let by_name = into && !(slash && is_dir(&source, follow));
+            let to = if by_name { dest.join(&name) } else { dest.clone() };
             if let Some(other) = targets.insert(to.clone(), source.clone()) {
                 let (other, source, to) = (other.display(), source.display(), to.display());
                 return Err(format!("Refused to copy both {other} and {source} to {to}"));
@@ -664,7 +667,9 @@ mod tests {
             let text = |raw: &Raw| String::from_utf8_lossy(raw).replace(&at(""), "");
             job.roots.iter().map(|root| (text(&root.src), text(&root.dst))).collect::<Vec<_>>()
         };
-        assert_eq!(roots(&["dcp", &at("src/"), &at("dst")]), [("src".into(), "dst/src".into())]);
+        assert_eq!(roots(&["dcp", &at("src"), &at("dst")]), [("src".into(), "dst/src".into())]);
+        assert_eq!(roots(&["dcp", &at("src/."), &at("dst")]), [("src".into(), "dst/src".into())]);
+        assert_eq!(roots(&["dcp", &at("src/"), &at("dst")]), [("src".into(), "dst".into())]);
         assert_eq!(roots(&["dcp", "-p", &at("src"), &at("new")]), [("src".into(), "new".into())]);
         assert_eq!(roots(&["sync", &at("src"), &at("dst")]), [("src".into(), "dst".into())]);
         let job = typed(&["dcp", &at("f"), &at("dst")]).unwrap();

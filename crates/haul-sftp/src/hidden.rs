@@ -13,6 +13,9 @@ const MARK: &[u8] = b".haul-";
 const DIGITS: usize = 16;
 /// A dash and who began it, as local disks have it.
 const OWNER: usize = 25;
+/// What file systems take that encrypt names (eCryptfs, as on Synology's shared folders). The final name in a new hidden one is for people.
+const SHORT_NAME_MAX: usize = 143;
+/// What all others take.
 const NAME_MAX: usize = 255;
 
 /// A new hidden name for `name`: 16 hexadecimal digits, of which eight follow from the others, so that no name of a user's is taken for
@@ -22,7 +25,7 @@ pub fn new(name: &[u8], suffix: &str) -> Vec<u8> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let random = SEED.get_or_init(RandomState::new).hash_one(COUNT.fetch_add(1, Ordering::Relaxed)) as u32;
     let mut hidden = [MARK, format!("{random:08x}{:08x}.", check(random)).as_bytes()].concat();
-    let room = NAME_MAX.saturating_sub(hidden.len() + suffix.len());
+    let room = SHORT_NAME_MAX.saturating_sub(hidden.len() + suffix.len());
     let mut cut = name.len().min(room);
     // Not through the middle of a character: some file systems take only valid text.
     while cut < name.len() && cut > 0 && name[cut] & 0xC0 == 0x80 {
@@ -83,7 +86,7 @@ mod tests {
     fn hidden_names_fit_and_are_known() {
         for name in [&b"a"[..], &[b'x'; 255], "ü".repeat(127).as_bytes(), b"\xff\xfe"] {
             let hidden = new(name, ".partial");
-            assert!(hidden.len() <= NAME_MAX && is_hidden(&hidden) && hidden.ends_with(b".partial"));
+            assert!(hidden.len() <= SHORT_NAME_MAX && is_hidden(&hidden) && hidden.ends_with(b".partial"));
             assert_ne!(hidden, new(name, ".partial"));
         }
         for name in [&b"a"[..], b"a.old", b"\xff\xfe", &[b'x'; 228]] {

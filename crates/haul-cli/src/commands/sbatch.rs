@@ -89,6 +89,12 @@ fn slurm_memory(text: &str) -> Result<String, String> {
     }
 }
 
+/// The commands that go on where they were stopped. All others would begin again each time, without end where their time is too short.
+const GO_ON: &[&str] = &[
+    "copy", "copyto", "sync", "move", "moveto", "delete", "purge", "dvc", "snapshot", "cleanup", "rmdirs", "resume",
+    "fleet",
+];
+
 /// How a command is started on so many nodes, and the exit code after which it can be gone on with, if it can.
 fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
     let typed = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
@@ -100,7 +106,7 @@ fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
         ["haul-mpi", "dcp" | "sync" | "delete", ..] => Ok((format!("srun {typed}"), Some(20))),
         ["haul-mpi", ..] => Err("name the command of haul-mpi: dcp, sync, check or delete".into()),
         ["dcp" | "rsync", ..] if nodes == 1 => Ok((format!("srun haul {typed}"), Some(20))),
-        _ if nodes == 1 => Ok((format!("srun haul {typed}"), Some(130))),
+        [verb, ..] if nodes == 1 => Ok((format!("srun haul {typed}"), GO_ON.contains(verb).then_some(130))),
         [verb @ ("sync" | "check" | "delete"), ..] => Err(format!(
             "haul {verb} runs on one node: leave --nodes out, name haul-mpi {verb} for file systems that all nodes see, or spread the job \
              with haul fleet (docs/clusters.md)"
@@ -194,6 +200,7 @@ mod tests {
             (1, &["dcp", "-p", "/a", "/b c"][..], "srun haul dcp -p /a '/b c'", Some(20)),
             (1, &["rsync", "-a", "/a", "/b"], "srun haul rsync -a /a /b", Some(20)),
             (1, &["copy", "/a", "/b"], "srun haul copy /a /b", Some(130)),
+            (1, &["check", "/a", "/b"], "srun haul check /a /b", None),
             (4, &["dcp", "-p", "/a", "/b"], "srun haul-mpi dcp -p /a /b", Some(20)),
             (4, &["haul-mpi", "sync", "-D", "/a", "/b"], "srun haul-mpi sync -D /a /b", Some(20)),
             (1, &["haul-mpi", "delete", "/a"], "srun haul-mpi delete /a", Some(20)),

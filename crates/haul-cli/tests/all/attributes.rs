@@ -378,15 +378,18 @@ fn haul_as(place: &TempDir, user: u32, line: &str) -> Option<Ran> {
     }
     let root = format!("{}/", place.path().display());
     let words = line.split(' ').map(|word| word.replace('@', &root));
-    let output = Command::new(&program)
-        .env_clear()
-        .env("HOME", place.path())
-        .current_dir("/")
-        .uid(user)
-        .gid(user)
-        .args(words)
-        .arg("--no-journal")
-        .output();
+    let run = || {
+        let mut command = Command::new(&program);
+        let command = command.env_clear().env("HOME", place.path()).current_dir("/").uid(user).gid(user);
+        command.args(words.clone()).arg("--no-journal").output()
+    };
+    // A process that another test has just forked may still have the copy open for writing.
+    let output = loop {
+        match run() {
+            Err(why) if why.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            output => break output,
+        }
+    };
     match output {
         Ok(output) => Some(Ran {
             code: output.status.code().unwrap_or(-1),

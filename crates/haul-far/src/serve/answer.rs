@@ -263,14 +263,23 @@ async fn in_folder(
         }
         Request::Resume(key, token, sent, spec) => {
             let resumable = offered(store.resumable(), "resume")?;
+            session.let_go(&token);
             session.check_uploads()?;
             let (upload, parts) = resumable.resume(&far(folder, &key), &token, sent, spec).await?;
-            Answer::Resumed(session.hold(upload, true), parts)
+            let id = session.hold(upload, true);
+            session.told(id, token);
+            Answer::Resumed(id, parts)
         }
         Request::Discard(key, token) => {
-            Answer::Flag(offered(store.resumable(), "discard")?.discard(&far(folder, &key), &token).await?)
+            let resumable = offered(store.resumable(), "discard")?;
+            session.let_go(&token);
+            Answer::Flag(resumable.discard(&far(folder, &key), &token).await?)
         }
-        Request::Token(id) => Answer::Token(session.held(id)?.upload.token().await?),
+        Request::Token(id) => {
+            let token = session.held(id)?.upload.token().await?;
+            token.iter().for_each(|token| session.told(id, token.clone()));
+            Answer::Token(token)
+        }
         Request::Part { upload, index, offset, size } => {
             let upload = session.held(upload)?.upload;
             let (pieces, crc64) = incoming.all(size).await?;
@@ -291,11 +300,11 @@ async fn in_folder(
             return send(body, replies, None).await;
         }
         Request::Publish(id, parts, late) => {
-            let (upload, resumable) = session.release(id).await?;
+            let (upload, after) = session.release(id).await?;
             match upload.publish(parts, late).await {
                 Ok(stored) => Answer::Stored(stored, None),
                 Err(unpublished) => {
-                    session.uploads().insert(id, super::Held { upload: Arc::new(unpublished.upload), resumable });
+                    session.uploads().insert(id, super::Held { upload: Arc::new(unpublished.upload), after });
                     return Err(unpublished.error);
                 }
             }

@@ -165,6 +165,27 @@ async fn a_suffix_does_not_lead_out_of_the_root() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_gone_on_with_is_open_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let wire = wire(Settings::of_disk(None, false)).await;
+    let id = open(&wire, folder.path()).await;
+    let spec = WriteSpec { resumable: true, ..WriteSpec::default() };
+    let ask = async |request: Request| ask(&wire, id, &request).await.unwrap();
+    let Answer::Upload(upload) = ask(Request::Begin(Key::new("f"), spec.clone())).await else { panic!("a write") };
+    let Answer::Token(Some(token)) = ask(Request::Token(upload)).await else { panic!("its token") };
+    let open_files = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let (before, mut last) = (open_files(), upload);
+    for _ in 0..200 {
+        let resume = Request::Resume(Key::new("f"), token.clone(), Vec::new(), spec.clone());
+        let Answer::Resumed(id, _) = ask(resume).await else { panic!("the same write") };
+        last = id;
+    }
+    // Other tests open files meanwhile.
+    assert!(open_files() < before + 100, "{} before, {} after", before, open_files());
+    assert!(matches!(ask(Request::Abort(last)).await, Answer::Done));
+}
+
 /// A number for each verb: a new one must be thought of here.
 fn number(request: &Request) -> usize {
     match request {

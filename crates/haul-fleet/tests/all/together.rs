@@ -80,6 +80,36 @@ async fn one_that_is_stopped_gives_back_what_it_held_and_another_goes_on_there()
 }
 
 #[tokio::test]
+async fn one_that_begins_hears_soon_of_who_begins_a_little_later() {
+    let world = World::new(true).await;
+    let spec = world.create(8).await.unwrap();
+    let slow: Arc<dyn Sink> = Arc::new(On(|event: &Event| {
+        if matches!(event, Event::Decided { .. }) {
+            std::thread::sleep(Duration::from_millis(4));
+        }
+    }));
+    // All of it takes less than a quarter of an interval.
+    let start = |name, heard: Arc<AtomicUsize>| {
+        let worker = world.worker(name, &spec, slow.clone());
+        let settings = Settings { interval: Duration::from_secs(16), shards: 1, ..worker.settings.clone() };
+        Worker { settings, living: Arc::new(move |living| _ = heard.fetch_max(living, Relaxed)), ..worker }.work()
+    };
+    let heard = Arc::<AtomicUsize>::default();
+    let first = start("first", heard.clone());
+    let second = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        start("second", Arc::default()).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(
+        matches!((&first, &second), (Ok(Ended::NothingLeft(_)), Ok(Ended::NothingLeft(_)))),
+        "{first:?}, {second:?}"
+    );
+    assert_eq!(heard.load(Relaxed), 2);
+    world.check(&spec).await;
+}
+
+#[tokio::test]
 async fn one_that_waits_gets_a_part_of_what_another_holds() {
     let world = World::new(true).await;
     let spec = world.create(1).await.unwrap();

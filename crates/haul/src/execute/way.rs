@@ -268,8 +268,12 @@ impl InTheWay {
     /// Where [`Self::never_replaces_own`] holds: true for a file that this run may have written. In a move it may be the only copy
     /// of another source.
     pub fn may_be_of_this_run(&self, there: &Entry) -> bool {
-        let untold = there.changed.is_none() && !there.is_dir() && self.began().is_some();
-        self.never_replaces_own() && (untold || self.is_of_this_run(there))
+        self.never_replaces_own() && (self.is_untold(there) || self.is_of_this_run(there))
+    }
+
+    /// True for a file of which the destination doesn't tell when it was changed.
+    fn is_untold(&self, there: &Entry) -> bool {
+        there.changed.is_none() && !there.is_dir() && self.began().is_some()
     }
 
     /// True for a file that this run wrote or changed, by its change time.
@@ -284,7 +288,15 @@ impl InTheWay {
 
     /// Errors: `Exists`, for a file that [`Self::may_be_of_this_run`].
     pub fn check_older(&self, there: &Entry) -> Result<()> {
-        if self.may_be_of_this_run(there) { Err(two_for_one(&there.key)) } else { Ok(()) }
+        match self.may_be_of_this_run(there) {
+            true if self.is_untold(there) => {
+                let message = "what is there is of another kind and may be a file that this run wrote, since the destination tells no \
+                               change times: remove it there, then run this again";
+                Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
+            }
+            true => Err(two_for_one(&there.key)),
+            false => Ok(()),
+        }
     }
 
     /// The version that deleting must find, where another transfer of the same move may be faster.
