@@ -1,4 +1,4 @@
-//! The certificate of a service principal: its file, and the claim by which the service knows who asks.
+//! The certificate of a service principal: its file, and the signed claim that proves the caller's identity.
 
 // A file that people name, as Azure's own tools read it.
 #![allow(clippy::disallowed_methods)]
@@ -25,9 +25,9 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a file in PEM that has the certificate and its private key, which may be encrypted with a password.
+    /// Reads a PEM file with the certificate and its private key, which may be encrypted with a password.
     ///
-    /// Errors: `Invalid`, naming the file and what is wrong with it.
+    /// Errors: `Invalid`, with the file and the problem.
     pub fn read(path: &str, password: &str, shown: bool) -> Result<Certificate> {
         let invalid =
             |why: String| Err(Error::new(ErrorKind::Invalid, "open", format!("client_certificate_path {path}: {why}")));
@@ -52,9 +52,9 @@ impl Certificate {
         Ok(Certificate { key, chain, shown })
     }
 
-    /// What this application says of itself to who gives tokens out at this address, signed.
+    /// This application's signed claim for the token endpoint at `address`.
     ///
-    /// Errors: `Io` where the machine gives no random numbers.
+    /// Errors: `Io` where the machine supplies no random numbers.
     pub fn claim(&self, client_id: &str, address: &str) -> Result<String> {
         let sha256 = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.chain[0]);
         let mut head = json!({ "alg": "PS256", "x5t#S256": URL_SAFE_NO_PAD.encode(sha256) });

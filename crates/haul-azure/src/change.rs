@@ -1,4 +1,4 @@
-//! Changing what is there: metadata, deletes, containers.
+//! Changes: metadata, deletes, containers.
 
 use crate::{
     error::{Refused, plain, refused},
@@ -60,7 +60,7 @@ pub async fn set(
         calls.push(Call::blob("SetBlobProperties", Method::PUT, place).query("comp", "properties").headers(headers));
     }
     for call in calls {
-        // What was written meanwhile has metadata of its own.
+        // A newer version has metadata of its own.
         let answer = service.ask(&call.header("if-match", quoted(&version))).await;
         let (headers, _) = plain(answer).map_err(at("set_meta", key))?;
         version = upload::receipt(&headers).map_err(at("set_meta", key))?;
@@ -106,7 +106,7 @@ async fn delete_some(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Ve
 }
 
 async fn delete_each(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
-    // In order: a directory comes after what was in it.
+    // In order: a directory comes after its contents.
     let at_once = if keys.iter().any(|(key, _)| key.is_dir()) { 1 } else { AT_ONCE };
     let each =
         stream::iter(keys).map(|(key, version)| async move { delete_one(service, &key, version.as_ref()).await });
@@ -124,7 +124,7 @@ fn delete_call(service: &Service, place: &Place, version: Option<&Version>) -> C
     call
 }
 
-/// What the answer to a delete means: what isn't there is deleted.
+/// Meaning of the answer to a delete: a missing blob counts as deleted.
 fn deleted(key: &Key, answer: Result<(), Refused>) -> Result<()> {
     const OP: &str = "delete";
     match answer {

@@ -1,5 +1,5 @@
-//! Copies inside the account, made by the service: of a large blob in parts, of which nobody sees any before all are there; of others by one
-//! request.
+//! Server-side copies inside the account: of a large blob in parts, which stay invisible until all are there; of others by
+//! one request.
 
 use crate::{
     change,
@@ -42,7 +42,7 @@ pub async fn copy(service: &Arc<Service>, batch: CopyBatch, watch: Watch) -> Vec
             let moved = |bytes| watch.copied(number, bytes);
             let copied = copy_item(service, root, &item, watch.log(number), &moved).await;
             copied.map_err(|error| match error.kind() {
-                // This log-in needn't be the one that reads the source: who has that copies through this machine.
+                // The login may not be allowed to read the source; the copy then goes through this machine.
                 ErrorKind::Denied | ErrorKind::Unauthenticated => {
                     let why = format!("Azure refuses the copy to this log-in: {}", error.message());
                     Error::new(ErrorKind::Unsupported, "copy", why).with_key(&item.to)
@@ -144,7 +144,7 @@ impl Copy<'_> {
         Ok(Stored { version: stored.version, size: stored.size, hashes: stored.hashes, ..Stored::default() })
     }
 
-    /// In parts, which the next try or run goes on with; `None` where the service doesn't copy parts.
+    /// Copies in parts, which the next try or run resumes; `None` where the service doesn't copy parts.
     async fn in_parts(&self, moved: &(dyn Fn(u64) + Sync)) -> Result<Option<Stored>> {
         let (service, item) = (self.service, self.item);
         let source = read::head(service, &item.from, self.from, Some(&self.version)).await?;
@@ -171,7 +171,7 @@ impl Copy<'_> {
                     let range = index * part_size..((index + 1) * part_size).min(self.size);
                     let known = there.iter().find(|part| part.index == index && part.size == range.end - range.start);
                     if let Some(part) = known {
-                        // What is there from before is nothing that this run moved.
+                        // Parts from an earlier run don't count as moved by this one.
                         return Ok(part.clone());
                     }
                     let bytes = range.end - range.start;
@@ -201,7 +201,7 @@ impl Copy<'_> {
         Ok(Some(stored))
     }
 
-    /// All that the source has, and what is asked for instead.
+    /// The source's properties, and those requested instead.
     fn spec(&self, source: Facts) -> WriteSpec {
         let mut spec = WriteSpec { size: Some(self.size), ..self.item.spec.clone() };
         if let Some(md5) = source.md5() {

@@ -1,4 +1,4 @@
-//! What an answer that isn't success means, by the service's code.
+//! Meaning of unsuccessful answers, by the service's code.
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::{Fault, Tried, fault::told_to_wait};
@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 /// A refusal: what HTTP and the store's errors need, and the service's own word for it.
 #[derive(Debug)]
 pub struct Refused {
-    /// What it means.
+    /// Its meaning.
     pub fault: Box<Fault>,
     /// `BlobNotFound`, `ServerBusy` …; empty where there was no answer.
     pub code: String,
@@ -70,7 +70,7 @@ fn meaning(code: &str) -> Option<(ErrorKind, Retry)> {
         "OperationTimedOut" => (K::Timeout, Backoff),
         "InternalError" => (K::Io, Backoff),
         "Md5Mismatch" | "Crc64Mismatch" => (K::Corrupt, Backoff),
-        // Another writer of this name has published: blocks that were waiting are gone with that.
+        // Another writer of this name has published, which discards waiting blocks.
         "InvalidBlockList" => (K::NotFound, Never),
         "InvalidBlobOrBlock" => (K::Denied, Never),
         _ => return None,
@@ -93,7 +93,7 @@ fn hint(code: &str) -> Option<&'static str> {
     })
 }
 
-/// Of a result, the fault alone.
+/// Drops the code of a refusal and keeps the fault.
 pub fn plain<T>(result: Result<T, Refused>) -> Tried<T> {
     result.map_err(|refused| refused.fault)
 }

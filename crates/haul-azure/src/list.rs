@@ -1,4 +1,4 @@
-//! Listing: asks for pages and reads them; directory by directory where an account has an order of its own.
+//! Listing: requests pages and reads them; directory by directory where an account has an order of its own.
 
 use crate::{
     error::{Refused, plain},
@@ -16,7 +16,7 @@ use haul_store::{
 use http::Method;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-/// Of a page so many may be none of what was asked for: the key after which it begins, and the directory that is listed.
+/// Entries of a page that may not be part of the answer: the key after which it begins, and the listed directory itself.
 pub const BESIDE: usize = 2;
 
 /// One page of a container.
@@ -79,7 +79,7 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
     let scope = asked.scope;
     let mut whole = asked.next.map_or_else(|| service.whole_listings.load(Relaxed), |next| next.whole);
     if service.config.encoding.is_some() && !asked.any_order {
-        // Where the account doesn't tell, a directory too many does no harm; one too few would not be deleted with the others.
+        // Where the account doesn't say, a directory too many does no harm; one too few would not be deleted with the others.
         let has_dirs = service.namespace(&scope.container).await != Namespace::Flat;
         return Ok(Answer::ByDirectory { has_dirs });
     }
@@ -94,7 +94,7 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
     }
     let page = loop {
         let from = scope.after.as_deref().and_then(|after| begin(after, &scope.prefix)).filter(|_| !whole);
-        // Where it can't begin at a name, a limit is no reason for a small page.
+        // Where a listing can't begin at a name, a limit is no reason for a small page.
         let begins = scope.after.is_none() || from.is_some();
         let few = asked.most.filter(|_| begins).map_or(usize::MAX, |most| most.saturating_add(BESIDE));
         let question = Question {
@@ -107,7 +107,7 @@ async fn next_page(service: &Arc<Service>, asked: pages::Question<'_, Next>) -> 
         };
         match page(service, &scope.container, &question).await {
             Err(refused) if from.is_some() && asked.next.is_none() && is_unknown(&refused) => {
-                // It knows no such question: all is listed, and what was to be left out is. Of a single folder it takes not all.
+                // It doesn't support such a request: list all, and filter. For a single folder it returns less than all.
                 whole = true;
                 service.whole_listings.fetch_or(asked.recursive, Relaxed);
             }
@@ -136,7 +136,7 @@ fn begins_before(page: &Page, from: &str) -> bool {
     first.is_some_and(|first| first < from.as_bytes() && !from.as_bytes().starts_with(first))
 }
 
-/// The facts of a directory of the account's own; `None` where there is no such (`name` may end in a slash).
+/// Facts of a real directory (hierarchical namespace); `None` where it is missing (`name` may end in a slash).
 pub async fn folder(service: &Service, container: &str, name: &[u8]) -> Tried<Option<Facts>> {
     let blob = name.strip_suffix(b"/").unwrap_or(name).to_vec();
     if blob.is_empty() {
@@ -150,7 +150,7 @@ pub async fn folder(service: &Service, container: &str, name: &[u8]) -> Tried<Op
     }
 }
 
-/// Whether nothing is below the directory `name` (which may end in a slash) but a marker of its own.
+/// Whether the directory `name` (which may end in a slash) has nothing below it but its own marker.
 pub async fn is_empty(service: &Service, container: &str, name: &[u8]) -> Tried<bool> {
     let prefix = [name.strip_suffix(b"/").unwrap_or(name), b"/"].concat();
     let (mut marker, mut pages) = (None::<String>, Pages::default());
@@ -218,7 +218,7 @@ struct Parsed {
     entries: Vec<Entry>,
     /// The answer is a listing …
     is_list: bool,
-    /// … that says where it goes on, if only by an empty word: one that was cut doesn't.
+    /// … that has a next marker, if only an empty one: a cut answer has none.
     marker: Option<String>,
     of: String,
     now: Facts,
@@ -285,7 +285,7 @@ impl Parsed {
             "Last-Modified" => self.now.changed = web::date(text),
             "Content-MD5" => text.trim().clone_into(&mut self.now.md5),
             "ResourceType" if text == "directory" => drop(self.now.meta.insert(FOLDER.into(), "true".into())),
-            // A million blobs have a million of these, for those who ask.
+            // A million blobs have a million of these, if metadata is requested.
             _ if !with_meta => {}
             "AccessTier" => drop(self.now.meta.insert("tier".into(), text.to_owned())),
             "Cache-Control" | "Content-Disposition" | "Content-Encoding" | "Content-Language" | "Content-Type"
@@ -298,9 +298,9 @@ impl Parsed {
     }
 }
 
-/// Reads a page. One that doesn't say whether it is the last proves nothing.
+/// Parses a page. One that doesn't say whether it is the last proves nothing.
 ///
-/// Errors: what is wrong with it.
+/// Errors: the problem with it.
 fn parse(body: &[u8], prefix: &str, meta: bool) -> Result<Page, String> {
     let mut found = Parsed::default();
     xml::walk(body, |step| found.step(step, meta)).ok_or("the listing can't be read")?;
@@ -320,7 +320,7 @@ fn parse(body: &[u8], prefix: &str, meta: bool) -> Result<Page, String> {
     let mut entries = found.entries;
     // Blobs and directories come apart.
     entries.sort_by(|a, b| a.key.cmp(&b.key));
-    // A directory's own marker, beside the directory that stands for what is in it.
+    // A directory's own marker, beside the common prefix of its contents.
     entries.dedup_by(|b, a| a.key == b.key && a.is_dir());
     Ok(Page { entries, next: Some(marker).filter(|marker| !marker.is_empty()), folders: found.folders })
 }
@@ -360,7 +360,7 @@ pub async fn containers(service: &Service) -> Result<Vec<Entry>> {
 
 fn parse_containers(body: &[u8]) -> Option<(Vec<Entry>, Option<String>)> {
     let (mut found, mut next, mut name, mut changed) = (Vec::new(), None, None, None::<Mtime>);
-    // What no container can be called: it would lead elsewhere.
+    // A container can't be called this: it would lead elsewhere.
     let mut is_odd = false;
     xml::walk(body, |step| match step {
         Step::Open("Container") => (name, changed) = (None, None),

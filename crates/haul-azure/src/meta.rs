@@ -6,7 +6,7 @@ use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, R
 use haul_store::web;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Metadata with headers of its own: our name, the one of a request, the one of an answer.
+/// Metadata that has headers of its own: our name, the request header, the response header.
 const SYSTEM: [(&str, &str, &str); 5] = [
     ("cache-control", "x-ms-blob-cache-control", "cache-control"),
     ("content-disposition", "x-ms-blob-content-disposition", "content-disposition"),
@@ -50,7 +50,7 @@ pub fn to_headers(
     Ok(headers)
 }
 
-/// The tier that metadata asks for, else the one that was chosen. Another kind of store has tiers of its own.
+/// The tier in the metadata, else the chosen one. Tiers of other kinds of stores are ignored.
 fn tier<'a>(chosen: &'a str, meta: Option<&'a Meta>) -> &'a str {
     let known = |tier: &&String| TIERS.contains(&tier.as_str());
     meta.and_then(|meta| meta.get("tier")).filter(known).map_or(chosen, String::as_str)
@@ -131,7 +131,7 @@ fn parse_mtime(text: &str) -> Option<Mtime> {
     text.trim().parse::<jiff::Timestamp>().ok().map(|time| Mtime(time.as_nanosecond()))
 }
 
-/// What is known of a blob, from headers or from a listing.
+/// Facts of a blob, from headers or from a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     pub size: u64,
@@ -160,7 +160,7 @@ impl Facts {
         if let Some(tier) = text("x-ms-access-tier") {
             meta.insert("tier".into(), tier);
         }
-        // With a part comes the whole's under a name of its own.
+        // The answer to a range has the whole's MD5 in a separate header.
         let md5 = match headers.contains_key("content-range") {
             true => text("x-ms-blob-content-md5"),
             false => text("x-ms-blob-content-md5").or_else(|| text("content-md5")),
@@ -174,12 +174,12 @@ impl Facts {
         }
     }
 
-    /// The MD5 of the content, where whoever wrote it told it.
+    /// The MD5 of the content, if its writer supplied one.
     pub fn md5(&self) -> Option<Vec<u8>> {
         B64.decode(&self.md5).ok().filter(|md5| md5.len() == 16)
     }
 
-    /// True for what stands for a directory and is none of ours.
+    /// True for a foreign placeholder of a directory.
     pub fn is_folder(&self) -> bool {
         self.meta.get(FOLDER).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }

@@ -136,7 +136,7 @@ pub const LARGEST: u64 = 4000 << 20;
 /// … and blocks of a blob.
 pub const BLOCKS: u64 = 50_000;
 
-/// How requests prove who we are.
+/// Credentials of requests.
 #[derive(Clone)]
 pub enum Auth {
     /// The account's key.
@@ -155,7 +155,7 @@ pub struct Config {
     pub auth: Auth,
     /// Without a slash at its end.
     pub endpoint: Url,
-    /// Of a signature for one container, its name.
+    /// For a signature limited to one container, its name.
     pub container: Option<String>,
     pub chunk_size: u64,
     pub chunk_size_chosen: bool,
@@ -250,7 +250,7 @@ impl Config {
     }
 }
 
-/// What `az ad sp create-for-rbac` writes.
+/// Output of `az ad sp create-for-rbac`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
@@ -313,7 +313,7 @@ fn read_size(name: &str, text: &str, max: u64) -> Result<u64> {
     }
 }
 
-/// What the options say of account, key and address.
+/// Account, key and address as the options give them.
 struct Given {
     account: String,
     key: String,
@@ -341,7 +341,7 @@ impl Given {
         let mut url = Url::parse(text).map_err(|_| bad())?;
         self.sas = url.query().filter(|query| query.contains("sig=")).ok_or_else(bad)?.to_owned();
         url.set_query(None);
-        // Of one container, where its path has one part more than the account's.
+        // Limited to one container, if its path has one component more than the account's.
         let in_path = !url.host_str().is_some_and(|host| host.contains(".blob."));
         let parts: Vec<&str> = url.path().split('/').filter(|part| !part.is_empty()).collect();
         let (above, container) = match (in_path, &parts[..]) {

@@ -30,7 +30,7 @@ pub const RANGES: &str = "2026-02-06";
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// What Azure calls things.
+/// Azure's names for things in messages.
 pub const WORDS: Words = Words { service: "Azure", bucket: "container", encoding: "--azureblob-encoding" };
 
 /// A blob in a container.
@@ -47,7 +47,7 @@ pub struct Place {
 /// the end of a part.
 pub fn place(root: &Root, key: &Key) -> Result<Place> {
     let (container, blob) = root.place(key)?;
-    // An encoding would replace what is odd, but not what is wrong.
+    // An encoding would replace odd characters, but not a wrong name.
     let odd = |why| Err(root.refused_as_it_is(key, why));
     let Ok(text) = std::str::from_utf8(&blob) else { return odd("it isn't UTF-8") };
     if text.contains('\\') || text.chars().any(char::is_control) {
@@ -62,12 +62,12 @@ pub fn place(root: &Root, key: &Key) -> Result<Place> {
     Ok(Place { container, blob })
 }
 
-/// Whether an account has directories of its own (a hierarchical namespace), in whose order names come then.
+/// Whether an account has real directories (a hierarchical namespace), which then set the order of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespace {
     Flat,
     Hierarchical,
-    /// It doesn't tell.
+    /// The account doesn't say.
     Untold,
 }
 
@@ -88,7 +88,7 @@ pub struct Service {
     pub crc64: OnceCell<bool>,
     /// It can't begin a listing at a name.
     pub whole_listings: AtomicBool,
-    /// What the account says of its directories.
+    /// The kind of the account's namespace.
     pub namespace: OnceCell<Namespace>,
     /// It doesn't copy parts.
     pub whole_copies: AtomicBool,
@@ -270,7 +270,7 @@ impl Service {
         Ok(batch::answers(&headers, &body, calls.len()).ok_or_else(broken)?)
     }
 
-    /// What the account is, asked once, by way of this container.
+    /// Finds out the account's kind, once, by a request to this container.
     pub async fn namespace(&self, container: &str) -> Namespace {
         let ask = async {
             let mut call = Call::service("GetAccountInformation", Method::GET);
@@ -319,7 +319,7 @@ impl Service {
         }
     }
 
-    /// The path and query of a request, and its headers with the proof of who we are.
+    /// Path and query of a request, and its headers including credentials.
     fn signed(&self, call: &Call, bearer: Option<HeaderValue>) -> Tried<(String, HeaderMap)> {
         let mut headers = call.headers.clone();
         let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
@@ -365,7 +365,7 @@ impl Service {
                 .iter()
                 .filter(|(name, _)| *name != header::AUTHORIZATION && !name.as_str().starts_with("x-ms-copy-source"))
                 .collect();
-            // What is behind the question mark may be a secret.
+            // The query string may be a secret.
             let path = target.split('?').next();
             tracing::info!(method = %call.method, path, headers = ?shown, "request {}", call.kind);
         }

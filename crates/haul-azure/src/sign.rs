@@ -27,13 +27,13 @@ const PLAIN: [&str; 11] = [
     "range",
 ];
 
-/// What is signed: the method, headers, and the path and query as the service reads them.
+/// The string to sign: the method, headers, and the path and query as the service reads them.
 pub fn text(method: &Method, headers: &HeaderMap, account: &str, path: &str, query: &[(&str, String)]) -> String {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
     let mut text = format!("{method}\n");
     for name in PLAIN {
         let value = value(name);
-        // No body is no length.
+        // An empty body has no length here.
         text += if name == "content-length" && value == "0" { "" } else { value };
         text.push('\n');
     }
@@ -51,13 +51,13 @@ pub fn text(method: &Method, headers: &HeaderMap, account: &str, path: &str, que
     text
 }
 
-/// The header `Authorization` for what is signed.
+/// The `Authorization` header for a string to sign.
 pub fn authorization(account: &str, key: &[u8], text: &str) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes());
     format!("SharedKey {account}:{}", B64.encode(tag))
 }
 
-/// The query by which whoever has it may read this blob until then (a service SAS).
+/// Query of a service SAS: whoever has it may read this blob until then.
 pub fn sas(account: &str, key: &[u8], container: &str, blob: &str, until: Timestamp) -> String {
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     // Rights, begin, end, what, policy, addresses, protocols, version, a blob; neither snapshot, encryption scope nor headers.

@@ -1,5 +1,5 @@
-//! Tokens of Microsoft Entra ID: of a service principal by its secret or certificate, of a workload by the token that its cluster gave it,
-//! of the machine that this runs on (managed identity), or of whoever is logged in with `az`. Kept until shortly before they expire.
+//! Tokens of Microsoft Entra ID: for a service principal by its secret or certificate, for a workload by its cluster's token,
+//! for the machine (managed identity), or for the user logged in with `az`. Cached until shortly before they expire.
 
 // Azure's own tools find the machine's identity and other clouds by these variables, and a workload's token in a file.
 #![allow(clippy::disallowed_methods)]
@@ -14,12 +14,12 @@ use serde::Deserialize;
 use std::{env, fmt, sync::Arc, time::Duration};
 use tokio::{sync::Mutex, time::Instant};
 
-/// What the token is for.
+/// Scope of the token.
 const SCOPE: &str = "https://storage.azure.com/.default";
 const RESOURCE: &str = "https://storage.azure.com";
 /// Where service principals log in, but in other clouds.
 const AUTHORITY: &str = "https://login.microsoftonline.com";
-/// Where a virtual machine asks who it is.
+/// Metadata service of virtual machines, which supplies their tokens.
 const MACHINE: &str = "http://169.254.169.254";
 /// A token is asked for anew so long before it expires.
 const EARLY: Duration = Duration::from_secs(300);
@@ -52,7 +52,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// What Azure's tools would use here (`env_auth`).
+    /// The identity that Azure's own tools would use here (`env_auth`).
     ///
     /// Errors: `Invalid` for a certificate that can't be used.
     pub fn of_environment() -> Result<Identity> {
@@ -113,7 +113,7 @@ enum Question {
     CommandLine,
 }
 
-/// What `az account get-access-token` writes.
+/// Output of `az account get-access-token`.
 #[derive(Deserialize)]
 struct OfCommandLine {
     #[serde(rename = "accessToken")]
@@ -131,7 +131,7 @@ struct Refusal {
 }
 
 impl Source {
-    /// A source that has asked nobody yet.
+    /// A source that hasn't requested a token yet.
     pub fn new(identity: Identity) -> Source {
         Source { identity, kept: Mutex::default() }
     }
@@ -191,7 +191,7 @@ impl Source {
                 let which =
                     which.as_ref().map(|(name, value)| format!("&{name}={}", encoded(value))).unwrap_or_default();
                 let resource = encoded(RESOURCE);
-                // An app service has an address of its own.
+                // App Service has its own endpoint.
                 let request = match (get("IDENTITY_ENDPOINT"), get("IDENTITY_HEADER")) {
                     (Some(endpoint), Some(header)) => {
                         let url = format!("{endpoint}?api-version=2019-08-01&resource={resource}{which}");
@@ -242,9 +242,9 @@ fn fault(error: Error) -> Box<Fault> {
     Fault::new(error.kind(), error.retry(), error.message())
 }
 
-/// A token of whoever is logged in with `az`, and how long it is good.
+/// A token of the `az` login, and its lifetime.
 ///
-/// Errors: `Unauthenticated` where there is no such program, nobody is logged in, or it says something else than a token.
+/// Errors: `Unauthenticated` where `az` isn't installed, nobody is logged in, or its output isn't a token.
 fn ask_az() -> Result<(String, Duration)> {
     let refused = |why: &str| Error::new(ErrorKind::Unauthenticated, "open", format!("no token was given: {why}"));
     let output = std::process::Command::new("az")
@@ -259,7 +259,8 @@ fn ask_az() -> Result<(String, Duration)> {
     }
     let given: OfCommandLine =
         serde_json::from_slice(&output.stdout).map_err(|_| refused("az wrote something else than a token in JSON"))?;
-    // Those before 2.54 tell the end only in the time of this place: after a minute they are asked again, who renew what ends within five.
+    // Versions before 2.54 give the expiry only in local time: after a minute az is asked again, which renews tokens that expire within
+    // five.
     let now = jiff::Timestamp::now().as_second().cast_unsigned();
     let lasts = given.expires_on.map(|until| Duration::from_secs(until.saturating_sub(now)));
     Ok((given.access_token, lasts.unwrap_or(EARLY + Duration::from_secs(60))))
@@ -274,7 +275,7 @@ fn form(fields: &[(&str, &str)]) -> String {
     format!("grant_type=client_credentials{fields}")
 }
 
-/// What is asked with by whoever has a claim that proves who it is: a certificate's, or its cluster's token.
+/// Form fields of a token request with a client assertion: a certificate's claim, or a cluster's token.
 fn claiming<'a>(client_id: &'a str, token: &'a str) -> [(&'static str, &'a str); 4] {
     let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     [("client_id", client_id), ("client_assertion_type", kind), ("client_assertion", token), ("scope", SCOPE)]

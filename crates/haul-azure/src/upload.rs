@@ -1,5 +1,5 @@
-//! Writing: one request for what is small, else blocks in any order, which show when their list is put. Each body goes with a checksum,
-//! which the server checks: blocks with their CRC-64 where it says that it looked at it, all else with its MD5.
+//! Writing: one request for a small file, else blocks in any order, which become visible when their list is committed. Each body has a
+//! checksum that the server verifies: blocks a CRC-64 where the server confirms that it checked it, all others an MD5.
 
 use crate::{
     error::Refused,
@@ -26,8 +26,8 @@ use std::{
     },
 };
 
-/// Random bytes of an upload's name. With the number of a block, 8 bytes too, they are as long as rclone's: a blob takes names of one length
-/// only while blocks of it wait.
+/// Random bytes of an upload's name. With the number of a block, 8 bytes too, they are as long as rclone's: a blob takes names of one
+/// length only while blocks of it wait.
 const CHANCE: usize = 8;
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"held";
@@ -43,7 +43,7 @@ pub struct Blocks {
     begun: AtomicBool,
     /// The first part, until it is known whether there will be others.
     held: Mutex<Option<Payload>>,
-    /// A publish was asked for, and nobody knows whether it was made.
+    /// A publish was requested, and its outcome is unknown.
     maybe: AtomicBool,
 }
 
@@ -86,8 +86,8 @@ impl Blocks {
     async fn send(&self, index: u64, payload: Payload) -> Result<Part> {
         let size = payload.len();
         if index == 0 && !self.begun.load(Relaxed) && self.may_hold(size) {
-            // Hashed now, while whoever reads the source still looks whether it stays the same: what a file holds by the time it is
-            // sent must be that.
+            // Hashed now, while the reader of the source still checks that it doesn't change: the file must have the same content when it
+            // is sent.
             let hashes = self.hash(&payload, Algo::Md5).await?;
             *self.held() = Some(payload.with_hashes(hashes));
             return Ok(Part { index, size, tag: HELD.into() });
@@ -96,7 +96,7 @@ impl Blocks {
         Ok(Part { index, size, tag: self.put_block(index, payload).await?.into_bytes() })
     }
 
-    /// The checksum that goes with a body. While there is no place for the request its hash may wait too.
+    /// The checksum to send with a body. While the request has no upload slot its hash may wait too.
     async fn hash(&self, payload: &Payload, algo: Algo) -> Result<Hashes> {
         let lane = self.service.lanes.lane(Direction::Up);
         payload.hash_at(&[algo], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))
@@ -149,7 +149,7 @@ impl Blocks {
         }
     }
 
-    /// All that goes with the blob.
+    /// Headers stored with the blob.
     fn headers(&self, spec: &WriteSpec) -> Result<HeaderMap> {
         let md5 = spec.hashes.get(Algo::Md5);
         let mut headers =
@@ -159,7 +159,7 @@ impl Blocks {
         Ok(headers)
     }
 
-    /// What finds the write again.
+    /// Identifies the write for a later run.
     pub fn name(&self) -> Vec<u8> {
         self.begun.store(true, Relaxed);
         token(&self.place, &self.id)
@@ -186,9 +186,9 @@ impl Blocks {
         Ok(Part { index, size, tag: name.into_bytes() })
     }
 
-    /// Blocks of these sizes wait for their list.
+    /// Checks that blocks of these sizes wait for their list.
     ///
-    /// Errors: `Unsupported` where others do, so that the file goes through this machine.
+    /// Errors: `Unsupported` where sizes differ, so that the file goes through this machine.
     pub async fn are_waiting(&self, parts: &[Part]) -> Result<()> {
         let list = list(&self.service, &self.key, &self.place, "uncommitted").await?;
         let is_there = |part: &Part| list.waiting.get(&*String::from_utf8_lossy(&part.tag)) == Some(&part.size);
@@ -263,7 +263,7 @@ impl Blocks {
         })
     }
 
-    /// A whole blob was refused, or nobody knows. An earlier try that was done shows by its content.
+    /// A whole blob was refused, or the outcome is unknown. An earlier try that succeeded shows by the content.
     async fn doubt(&self, refused: Refused, spec: &WriteSpec, ours: &Hashes, size: u64) -> Result<Stored> {
         let unmet = matches!(refused.fault.kind, ErrorKind::Exists | ErrorKind::Changed);
         if unmet && self.maybe.load(Relaxed) {
@@ -293,14 +293,14 @@ impl Blocks {
             .body(Direction::Meta, body.into());
         let size = parts.iter().map(|part| part.size).sum();
         let mut stored = Stored { size, ..Stored::default() };
-        // Each block was checked by itself; what the whole's is, only its source says.
+        // Each block was verified on its own; only the source knows the hash of the whole.
         match self.service.ask(&call).await {
             Ok((headers, _)) => stored.version = Some(receipt(&headers).map_err(at("write", &self.key))?),
             Err(refused) => {
                 let unmet = matches!(refused.fault.kind, ErrorKind::Exists | ErrorKind::Changed | ErrorKind::NotFound);
                 let before = self.maybe.load(Relaxed);
                 self.maybe.fetch_or(refused.fault.is_ambiguous(), Relaxed);
-                // An earlier try was done: nobody else has blocks of these names.
+                // An earlier try succeeded: no other writer has blocks of these names.
                 let landed = if unmet && before { self.landed(parts).await } else { None };
                 stored.version = Some(landed.ok_or_else(|| refusal(refused, &spec.replace, &self.key))?);
             }
@@ -358,7 +358,7 @@ pub fn condition(replace: &Replace) -> HeaderMap {
         Replace::Anything => {}
         Replace::Absent => drop(headers.insert("if-none-match", HeaderValue::from_static("*"))),
         Replace::Exactly(version) => {
-            // What isn't a version of ours is none of the blob's.
+            // A foreign version matches no blob.
             let value = HeaderValue::from_str(&quoted(version)).unwrap_or_else(|_| HeaderValue::from_static("\"\""));
             headers.insert("if-match", value);
         }
@@ -438,8 +438,8 @@ async fn list(service: &Service, key: &Key, place: &Place, which: &str) -> Resul
     })
 }
 
-/// See [`haul_store::Resumable::resume`]. Blocks are known by their names, which nobody else has; the server has checked each. Whoever names
-/// no block gets the write back unless it was published: whether others have sent some doesn't matter to it.
+/// See [`haul_store::Resumable::resume`]. Blocks are identified by their unique names; the server has verified each. A caller that
+/// names no block gets the write back unless it was published: blocks sent by others don't matter to it.
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
@@ -450,7 +450,7 @@ pub async fn resume(
     again(service, key, token, sent, spec).await.map(|(blocks, parts)| (Box::new(blocks) as Box<dyn Upload>, parts))
 }
 
-/// The same, of a copy too.
+/// Resumes a write, or a copy.
 pub async fn again(
     service: &Arc<Service>,
     key: &Key,
@@ -483,9 +483,9 @@ pub async fn again(
     Ok((blocks, parts))
 }
 
-/// See [`haul_store::Resumable::discard`]: the service has no request that removes blocks. It does so by itself, a week after the last.
+/// See [`haul_store::Resumable::discard`]: the service has no request that removes blocks. They expire a week after the last one was sent.
 ///
-/// Errors: `Invalid` when the token is not one of this key.
+/// Errors: `Invalid` when the token doesn't belong to this key.
 pub fn discard(service: &Service, key: &Key, token: &[u8]) -> Result<bool> {
     named(service, key, token).map(|_| false)
 }

@@ -1,4 +1,4 @@
-//! Changing what is there: directories, copies, moves, times, deletes, links. The service looks at tags, so that a file that changed
+//! Changes: directories, copies, moves, times, deletes, links. Requests are conditional on ETags, so that a file that changed
 //! since it was seen stays.
 
 use crate::{
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub async fn make_dir(service: &Service, key: &Key) -> Result<()> {
     const OP: &str = "mkdir";
     if key.is_root() {
-        // What is known may have gone.
+        // The known folder may no longer exist.
         service.forget_folder(key);
     }
     let id = service.made(key, OP).await?;
@@ -193,7 +193,7 @@ pub async fn copy(service: &Service, from: Option<&Root>, item: &CopyItem) -> Re
     let same = made.size() == source.size() && !matches!(made.hashes().agree(&source.hashes()), Some((_, false)));
     if !same {
         let why = "the service's copy has other bytes than what it copied";
-        // What was moved is the source itself.
+        // The source itself was moved.
         let left = match item.how {
             CopyHow::Rename => "",
             _ => take_back(service, &item.to, &made, mtime).await.map_or("; it could not be taken back", |()| ""),
@@ -277,7 +277,7 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
         return delete_folder(service, key).await;
     }
     let (id, tag) = match version.and_then(ids) {
-        // What was listed is known by its id.
+        // A listed item is known by its id.
         Some((id, tag)) => (id.to_owned(), Some(tag.to_owned())),
         None => match service.at(OP, key).await {
             Err(error) if error.is_missing() => return Ok(()),

@@ -36,7 +36,7 @@ impl Downloads {
     pub fn slot(&self, version: &Version) -> Slot {
         let mut kept = self.locked();
         if kept.len() >= KEPT && !kept.contains_key(version) {
-            // What nobody holds and is old, or was never found.
+            // Drops slots that nobody holds and that are old, or were never filled.
             let is_good = |slot: &Slot| match slot.try_lock() {
                 Ok(address) => address.as_ref().is_some_and(|address| address.since.elapsed() < LASTS),
                 Err(_) => true,

@@ -1,4 +1,4 @@
-//! What a refusal means, by the service's code for it.
+//! Meaning of a refusal, by the service's code.
 
 use crate::facts::is_id;
 use haul_core::{ErrorKind, Retry};
@@ -42,7 +42,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
         };
     }
     if code == IN_USE {
-        // Uploads tell one, folders a list.
+        // Uploads return one, folders a list.
         let conflicts = &context_info["conflicts"];
         let first = conflicts.get(0).unwrap_or(conflicts);
         if let (Some(kind), Some(id)) = (first["type"].as_str(), first["id"].as_str()) {
@@ -52,14 +52,14 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     Refused { fault, code }
 }
 
-/// What has a name that was asked for.
+/// Item that has a requested name already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub is_folder: bool,
     pub id: String,
 }
 
-/// What a refusal says that has the name; `None` for other refusals, and where it isn't told.
+/// The item that has the name, from a refusal; `None` for other refusals, and where the answer doesn't say.
 pub fn taken(refused: &Refused) -> Option<Taken> {
     let (kind, id) = refused.code.strip_prefix(IN_USE)?.strip_prefix('/')?.split_once('/')?;
     is_id(id).then(|| Taken { is_folder: kind == "folder", id: id.to_owned() })

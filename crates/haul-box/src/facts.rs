@@ -1,10 +1,10 @@
-//! What the service tells of a file or folder.
+//! The service's facts about a file or folder.
 
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
 use haul_store::web;
 use serde::Deserialize;
 
-/// What is asked for of each item, so that an answer is small.
+/// Fields requested for each item, to keep answers small.
 pub const FIELDS: &str = "type,id,etag,sha1,name,size,modified_at,content_modified_at,item_status,owned_by";
 
 /// A file, a folder or a bookmark (`web_link`).
@@ -31,7 +31,7 @@ struct Owner {
     login: String,
 }
 
-/// True for what can be an id: it stands in addresses as it is.
+/// True for a valid id: it goes into addresses unescaped.
 pub fn is_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric())
 }
@@ -81,15 +81,15 @@ impl Item {
         value.map_or_else(Hashes::default, |value| Hashes::default().with(Algo::Sha1, value))
     }
 
-    /// What it is known by: the item, and its tag, which every change moves.
+    /// Its version: the item, and its ETag, which every change renews.
     pub fn version(&self) -> Option<Version> {
         let tag = self.etag.as_ref().filter(|tag| !tag.is_empty())?;
         Some(Version::new(format!("{}\n{tag}", self.id)))
     }
 
-    /// As the entry of `key`, whose end isn't looked at.
+    /// The entry of `key`; whether the key is a directory's isn't checked.
     ///
-    /// Errors: it isn't told what must be.
+    /// Errors: a required field is missing.
     pub fn entry(&self, key: &Key) -> Result<Entry> {
         let wrong = |why: &str| Error::new(ErrorKind::Invalid, "list", why).with_key(key);
         if self.is_folder() {

@@ -40,7 +40,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let config = Config::read(&request)?;
     let root = service::root(&config, &request.path)?;
     let host = config.host();
-    // One account: what is copied inside it is told apart by nothing else.
+    // One domain per account: server-side copies work anywhere within it.
     let name = format!("box:{host}:{}:{}", haul_oauth::account(&request), config.impersonate);
     let api = Api::open(&request, &host, &name, Some(config.tokens(&request)?), error::judge)?;
     let caps = Caps {

@@ -1,4 +1,4 @@
-//! What the service says of folders and files.
+//! The service's facts about folders and files.
 
 use crate::{
     facts::{Item, whole},
@@ -40,9 +40,9 @@ pub async fn children(service: &Service, dir: &Key) -> Result<Vec<Item>> {
     })
 }
 
-/// What is told of an item in `dir`; `None` for what isn't shown.
+/// The listing entry of an item in `dir`; `None` for hidden items.
 ///
-/// Errors: it can't be one.
+/// Errors: its name can't be a key.
 fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
     let name = service.config.encoding.decode(item.name.as_bytes());
     if is_odd(&name) || name.contains(&b'/') || item.name.is_empty() {
@@ -72,7 +72,7 @@ fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
 pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
     const OP: &str = "stat";
     if key.is_root() || key.is_dir() {
-        // What is known may have gone.
+        // The known folder may no longer exist.
         service.forget_folder(key);
         let id = service.dir(key, OP).await?;
         let item = service.folder(&id).await.map_err(|refused| match refused.fault.kind {

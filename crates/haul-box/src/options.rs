@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The service takes no smaller file in parts.
 pub const LEAST: u64 = 20_000_000;
-/// The most that goes by one request.
+/// Largest upload in one request.
 pub const SINGLE: u64 = 50 << 20;
 const ENCODING: &str = "Slash,BackSlash,Del,Ctl,RightSpace,InvalidUtf8,Dot";
 const TOKEN_URL: &str = "https://api.box.com/oauth2/token";
@@ -124,7 +124,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec { name: "endpoint", help: "Address of another service of this kind, for tests.", ..BASE },
 ];
 
-/// What a section says.
+/// Settings of a config section.
 #[derive(Debug)]
 pub struct Config {
     /// `https://api.box.com/2.0`.
@@ -226,7 +226,7 @@ impl Config {
         self.api.split('/').nth(2).unwrap_or_default().to_owned()
     }
 
-    /// What proves who we are.
+    /// The credentials.
     ///
     /// Errors: `Invalid` for a file that isn't an application's; those of [`Login::open`].
     pub fn tokens(&self, request: &OpenRequest) -> Result<Arc<dyn Tokens>> {

@@ -83,7 +83,7 @@ async fn find(service: &Service, key: &Key, want: Option<&Version>) -> Result<Ad
     Ok(Address { url, entry, since: Instant::now() })
 }
 
-/// Where the service sends who asks for the content.
+/// The address to which the service redirects downloads.
 async fn content(service: &Service, id: &str) -> Refusal<String> {
     let call = service.call("Content", Method::GET, &format!("/files/{id}/content")).accepts(&[StatusCode::FOUND]);
     let reply = service.api.send(&call).await?;

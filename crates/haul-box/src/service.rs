@@ -1,4 +1,4 @@
-//! What requests need: where keys are, ids of folders that are known, who has a name.
+//! State behind requests: locations of keys, ids of known folders, and which item has a name.
 
 use crate::{
     downloads::Downloads,
@@ -169,7 +169,7 @@ impl Service {
         }
     }
 
-    /// The same by what is listed.
+    /// Finds the item with a name by listing its parent.
     async fn look(&self, parent: &str, name: &str) -> Refusal<Option<Taken>> {
         let folded = name.to_lowercase();
         let items = self.items(parent).await?;
@@ -221,7 +221,7 @@ impl Service {
         }
     }
 
-    /// What is known of a folder and all in it may be so no more.
+    /// Forgets a folder and everything below it, which may have changed.
     pub fn forget_folder(&self, key: &Key) {
         self.forget_in(&self.root, key);
     }
@@ -239,7 +239,7 @@ impl Service {
         self.dir_in(&self.root, key, op).await
     }
 
-    /// The same below another root of the account.
+    /// As [`Service::dir`], below another root of the account.
     pub async fn dir_in(&self, root: &Root, key: &Key, op: &'static str) -> Result<String> {
         self.walk(root, key, false, op).await
     }
@@ -253,7 +253,7 @@ impl Service {
 
     async fn walk(&self, root: &Root, key: &Key, make: bool, op: &'static str) -> Result<String> {
         match self.go(root, key, make, op).await {
-            // What was known of folders above was so no more.
+            // Cached ids of parent folders were outdated.
             Err((_, true)) => {
                 self.folders.forget(&Key::new(""));
                 self.go(root, key, make, op).await.map_err(|(error, _)| error)
@@ -262,7 +262,7 @@ impl Service {
         }
     }
 
-    /// The second of what fails tells that a folder that was known to be there isn't.
+    /// The flag of an error says that a folder known to exist is missing.
     async fn go(&self, root: &Root, key: &Key, make: bool, op: &'static str) -> Result<String, (Error, bool)> {
         let sure = |error: Error| (error, false);
         let names = self.names(root, key).map_err(sure)?;
@@ -333,7 +333,7 @@ impl Service {
         self.at_in(&self.root, op, key).await
     }
 
-    /// The same below another root of the account.
+    /// As [`Service::at`], below another root of the account.
     pub async fn at_in(&self, root: &Root, op: &'static str, key: &Key) -> Result<Item> {
         let missing = || Error::new(ErrorKind::NotFound, op, "no such file").with_key(key);
         let name = self.names(root, key)?.pop().unwrap_or_default();
@@ -363,7 +363,7 @@ impl Service {
     }
 }
 
-/// What was asked for, if it is.
+/// The item, if it is of the requested type.
 fn shown(item: Item, is: fn(&Item) -> bool) -> Refusal<Item> {
     match is(&item) && is_id(&item.id) {
         true => Ok(item),

@@ -1,6 +1,6 @@
-//! Writing. A small file is one form: facts, then content. A large one goes to a session of the service, which says how long its parts
-//! are; they go in any order, several at once, each with its SHA-1, and show nothing before the commit, which tells the SHA-1 of the
-//! whole. What comes in parts of other sizes is cut anew: what is left of one goes with the next.
+//! Writing. A small file is one form: facts, then content. A large one uses an upload session, which sets the size of its
+//! parts; they are sent in any order, several at once, each with its SHA-1, and stay invisible until the commit, which has the SHA-1 of the
+//! whole. Parts of other sizes are cut anew: the rest of one is sent with the next.
 
 use crate::{
     change::{self, matching},
@@ -36,7 +36,7 @@ use tokio::sync::{OnceCell, watch};
 pub const PART: u64 = 8 << 20;
 /// The largest that it was seen to say.
 pub const LARGEST: u64 = 64 << 20;
-/// What comes from a pipe waits in memory up to this size: a session must be told the size before its first bytes.
+/// Bytes of unknown size (a pipe) are buffered in memory up to this size: a session must know the size before its first bytes.
 const WAITS: u64 = 64 << 20;
 /// Pieces of one part that are sent at once.
 const AT_ONCE: usize = 8;
@@ -45,7 +45,7 @@ const PAGE: usize = 1000;
 /// Between two questions whether a file is put together, where the service doesn't say how long to wait.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Where a file goes.
+/// Target of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     /// A new one, in a folder.
@@ -73,7 +73,7 @@ struct Pieces {
     entries: Vec<Piece>,
 }
 
-/// A session, as the service tells of it.
+/// A session, as the service describes it.
 #[derive(Deserialize)]
 struct Told {
     id: String,
@@ -119,13 +119,13 @@ pub struct Write {
     /// A session was asked for, whatever the size.
     begun: AtomicBool,
     whole: Whole,
-    /// What the session has, by offset.
+    /// Pieces that the session has, by offset.
     has: Mutex<BTreeMap<u64, Piece>>,
-    /// What is left of a part and goes with the next, by where that begins.
+    /// Ends of parts, sent with the next part, by the offset where that begins.
     tails: Mutex<BTreeMap<u64, watch::Sender<Option<Bytes>>>>,
-    /// Parts of what goes by one request.
+    /// Parts of a file that is uploaded in one request.
     held: Mutex<BTreeMap<u64, Payload>>,
-    /// A request that would have shown the file was sent, and nobody knows what became of it.
+    /// A request that would have shown the file was sent, and its outcome is unknown.
     maybe: AtomicBool,
 }
 
@@ -175,7 +175,7 @@ impl Write {
         Error::new(kind, "write", message).with_key(&self.key)
     }
 
-    /// The size that a session is told; `None` for what waits until its size is known.
+    /// The size announced to a session; `None` for a write that waits until its size is known.
     fn total(&self) -> Option<u64> {
         let single = self.service.config.upload_cutoff;
         let least = match (self.spec.size_may_differ, self.begun.load(Relaxed)) {
@@ -186,7 +186,7 @@ impl Write {
         self.spec.size.filter(|size| *size > least)
     }
 
-    /// A session, for who wants one.
+    /// The session, created on first use.
     async fn asked(&self) -> Result<Option<&Session>> {
         if !self.spec.size_may_differ && locked(&self.held).is_empty() {
             self.begun.store(true, Relaxed);
@@ -237,7 +237,7 @@ impl Write {
         }
         let first = offset / session.part * session.part;
         let has = |at: u64| locked(&self.has).contains_key(&at);
-        // What the part before left, unless an earlier run has sent it.
+        // Bytes left by the part before, unless an earlier run has sent them.
         let mut head = Bytes::new();
         if first < offset && !has(first) {
             let mut left = self.tail(offset).subscribe();
@@ -389,7 +389,7 @@ impl Write {
         Ok(first.with_pieces(pieces))
     }
 
-    /// A file by one request. The second of what fails tells that it may have been done all the same.
+    /// Uploads a file in one request. The flag of an error says that it may have succeeded all the same.
     async fn put(&self, payload: &Payload, hash: &[u8], mtime: Option<Mtime>) -> Result<Item, (Error, bool)> {
         let content = in_memory(payload).await.map_err(|e| (e.with_key(&self.key), false))?;
         let (content, hex) = (&content, &haul_core::hash::to_hex(hash));
@@ -442,7 +442,7 @@ impl Write {
             let wait = match self.service.api.send(&call).await {
                 Ok(reply) if reply.status == StatusCode::ACCEPTED => {
                     let wait = told_to_wait(&reply.headers);
-                    // The rest of the answer tells nothing.
+                    // The rest of the answer carries nothing.
                     let _ = reply.bytes().await;
                     if wait.is_none()
                         && let Some(item) = self.unchanged(session, bytes, hash).await.map_err(|error| (error, true))?
@@ -494,7 +494,7 @@ impl Write {
         Ok((item.is_file() && same).then_some(item))
     }
 
-    /// Compares what is there with what was sent. What differs doesn't stay.
+    /// Verifies the stored file against the bytes sent. A differing one is removed.
     async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
         self.service.downloads.forget(&item.id);
         self.service.saw(&self.key);
@@ -551,7 +551,7 @@ fn failed(refused: Refused, replace: &Replace, key: &Key) -> (Error, bool) {
             exists(ErrorKind::Changed, "changed since it was listed")
         }
         (Replace::Absent, ErrorKind::Exists) => exists(ErrorKind::Exists, "is there already"),
-        // What was begun for a new file can't become a version of another: it must be begun anew.
+        // A session for a new file can't become a version of another: begin anew.
         (Replace::Anything, ErrorKind::Exists) => {
             exists(ErrorKind::NotFound, "another file of this name was written meanwhile")
         }
@@ -559,8 +559,8 @@ fn failed(refused: Refused, replace: &Replace, key: &Key) -> (Error, bool) {
     }
 }
 
-/// Asks for a file at `key` under its condition. One that isn't known to be there by this very name is first asked for as a new one;
-/// the refusal says what has the name. The second of what fails tells that it may have been done.
+/// Requests a file at `key` under its condition. One that isn't known to exist under exactly this name is requested as a new one first;
+/// the refusal says which item has the name. The flag of an error says that it may have succeeded.
 async fn choose<T, A: Future<Output = Refusal<T>>>(
     service: &Service,
     key: &Key,
@@ -646,7 +646,7 @@ async fn begin(service: &Service, key: &Key, replace: &Replace, total: u64) -> R
     Ok(Session { path, total, id: told.id, part: told.part_size, file, tag })
 }
 
-/// What a session has.
+/// Pieces that a session has.
 async fn parts_of(service: &Service, session: &str) -> Refusal<Vec<Piece>> {
     let mut all: Vec<Piece> = Vec::new();
     loop {

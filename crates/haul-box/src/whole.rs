@@ -1,5 +1,5 @@
-//! The SHA-1 of a whole file whose parts go in any order: each part is taken in when its turn comes. What the hash was after a part is
-//! kept with the part's receipt, so that a later run goes on from there, without the bytes of what is there already.
+//! The SHA-1 of a whole file whose parts arrive in any order: each part is hashed in its turn. The hash state after a part is
+//! kept with the part's receipt, so that a later run resumes from there without reading the earlier bytes.
 
 use haul_core::{Error, ErrorKind, Result};
 use haul_store::{Payload, disk};
@@ -53,13 +53,13 @@ fn restored(mark: &[u8]) -> Option<Sha1> {
     Sha1::deserialize(&state).ok()
 }
 
-/// True for what can be gone on with.
+/// True for a hash state that can be resumed.
 pub fn is_mark(mark: &[u8]) -> bool {
     restored(mark).is_some()
 }
 
 impl Whole {
-    /// Of a file of which these parts are there.
+    /// For a file of which these parts exist.
     pub fn new(known: Vec<Marked>) -> Whole {
         let known = known.into_iter().map(|known| (known.from, known)).collect();
         let mut state = State { known, ..State::default() };

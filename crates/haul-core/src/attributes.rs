@@ -1,4 +1,4 @@
-//! Attributes of files beside bytes and times: what a copy should have, whether what is there differs from it, and what
+//! File attributes beside bytes and times: which ones a copy should have, whether an existing file differs from them, and which
 //! can't be kept. Pure: the store sets them, the engine counts.
 
 use crate::{Entry, Kind, Mtime, Posix, chmod::MODE_BITS, keep::Keep};
@@ -22,7 +22,7 @@ const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 const SOCKET: u32 = 0o140_000;
 
-/// What this process may do to files of a store that has inodes.
+/// This process's rights over files of a store that has inodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rights {
@@ -37,7 +37,7 @@ pub struct Rights {
     pub umask: u32,
 }
 
-/// What two files differ in.
+/// Attributes in which two files differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Differs {
@@ -68,7 +68,7 @@ impl Differs {
     }
 }
 
-/// What of a file may fail to be kept.
+/// An attribute that may fail to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum What {
     /// Its owner.
@@ -101,7 +101,7 @@ pub enum Why {
 const WHATS: [What; 8] =
     [What::Owner, What::Group, What::Mode, What::Xattrs, What::Acls, What::Device, What::Special, What::HardLink];
 
-/// What of one file wasn't kept: a small set.
+/// Attributes of one file that weren't kept: a small set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unkept(u16);
 
@@ -121,7 +121,7 @@ impl Unkept {
         self.0 == 0
     }
 
-    /// True when this is in it, for whatever reason.
+    /// True when this attribute is in it, for whatever reason.
     pub fn holds(self, what: What) -> bool {
         self.0 & (0b11 << (what as u16 * 2)) != 0
     }
@@ -137,12 +137,12 @@ impl Unkept {
 pub type UnkeptCounts = BTreeMap<(What, Why), u64>;
 
 impl Keep {
-    /// What `--archive` keeps: rsync's `-pgoD`; links, times and empty directories are rules of their own.
+    /// The attributes that `--archive` keeps: rsync's `-pgoD`; links, times and empty directories have rules of their own.
     pub fn archive() -> Keep {
         Keep { perms: true, owner: true, group: true, devices: true, specials: true, ..Keep::default() }
     }
 
-    /// True when anything is to be kept or changed, so that listings must carry facts of inodes.
+    /// True when any attribute is to be kept or changed, so that listings must carry facts of inodes.
     pub fn any(&self) -> bool {
         *self != Keep::default()
     }
@@ -152,18 +152,18 @@ impl Keep {
         self.xattrs || self.acls
     }
 
-    /// True when the permission bits of the source are the destination's.
+    /// True when the destination gets the source's permission bits.
     fn whole_mode(&self) -> bool {
         self.perms || self.acls
     }
 
-    /// True when files are created in directories that they may have to be hidden in: what arrives is then private until
-    /// it has its own permissions.
+    /// True when files may be created in directories that would expose them: new files are then private until
+    /// they have their final permissions.
     pub fn private(&self) -> bool {
         self.whole_mode()
     }
 
-    /// True when what is new gets permissions of its own before it is done, so that it is its owner's alone until then.
+    /// True when new files get permissions before they are done, so that only their owner can access them until then.
     pub fn hides(&self) -> bool {
         self.whole_mode() || !self.chmod.is_empty()
     }
@@ -193,7 +193,7 @@ pub fn is_dir(mode: u32) -> bool {
     mode & TYPE == DIRECTORY
 }
 
-/// What a device, FIFO or socket is, when `keep` asks for its kind; `None` for all else.
+/// Type of a device, FIFO or socket, when `keep` asks for it; `None` for all other entries.
 pub fn special(entry: &Entry, keep: &Keep) -> Option<What> {
     let posix = entry.posix.as_deref().filter(|_| entry.kind == Kind::Special)?;
     match posix.mode & TYPE {
@@ -220,7 +220,7 @@ impl From<&Posix> for Owned {
     }
 }
 
-/// What a file has beside its name and bytes, on its way to another machine.
+/// Attributes of a file (everything beside name and bytes), on their way to another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
     /// Type and permission bits, as in `st_mode`.
@@ -235,7 +235,7 @@ pub struct Carried {
     pub mtime: Mtime,
     /// Last access.
     pub atime: Mtime,
-    /// Extended attributes, ACLs among them, as far as they were asked for and the kernel tells them.
+    /// Extended attributes including ACLs, as far as they were requested and the kernel returns them.
     pub xattrs: Vec<Xattr>,
 }
 
@@ -250,7 +250,7 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// What a copy is to have; `None` leaves what is there.
+/// Attributes to set on a copy; `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Permission bits.
@@ -259,14 +259,14 @@ pub struct Wanted {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// What would be wanted but can't be.
+    /// Attributes that should be set but can't be.
     pub unkept: Unkept,
 }
 
-/// What the copy of `src` is to have where `there` is now. `new`: it was just made for this, so it has no permissions of
-/// its own that a user may have set.
+/// Attributes to set on the copy of `src`, whose current ones are `there`. `new`: it was just created for this, so it has no
+/// permissions that a user may have set.
 ///
-/// A set-id bit says "with the rights of this owner": where the owner isn't kept and none is given, it goes.
+/// A set-id bit says "with the rights of this owner": it is dropped where the owner is neither kept nor given.
 pub fn wanted(src: Owned, there: Owned, new: bool, keep: &Keep, rights: &Rights) -> Wanted {
     let mut unkept = Unkept::default();
     let uid = keep.users.of(src.uid).or(keep.owner.then_some(src.uid));
@@ -299,7 +299,7 @@ fn mode(src: Owned, owner: (u32, u32), there: u32, new: bool, keep: &Keep, right
         if owner.0 != src.uid && keep.users.of(src.uid).is_none() {
             bits &= !SET_UID;
         }
-        // A directory's says which group new files in it get, and gives nobody's rights away.
+        // A directory's set-gid bit only picks the group of new files in it, and grants nobody's rights.
         if owner.1 != src.gid && keep.groups.of(src.gid).is_none() && !is_dir(src.mode) {
             bits &= !SET_GID;
         }
@@ -328,7 +328,7 @@ pub fn changed(chmod: &[crate::chmod::Chmod], bits: u32, is_dir: bool) -> u32 {
     of_kind.fold(bits, |bits, change| change.apply(bits, executable)) & MODE_BITS
 }
 
-/// What a file at the destination differs in from what it is to have, by facts of inodes alone, and what can't be kept.
+/// Differences between a destination file and its wanted attributes, by facts of inodes alone, and what can't be kept.
 pub fn differs(src: &Posix, dst: &Posix, keep: &Keep, rights: &Rights) -> (Differs, Unkept) {
     let wanted = wanted(src.into(), dst.into(), false, keep, rights);
     let differs = Differs {
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(mode_of(&src, &there, true, &perms, &ROOT()), Some(0o755));
         let given = Keep { users: IdMap::all(5), groups: IdMap::all(5), ..keep.clone() };
         assert_eq!(mode_of(&src, &there, true, &given, &ROOT()), Some(0o6755));
-        // A directory's set-group-id bit is about what is made in it.
+        // A directory's set-group-ID bit is about new entries in it.
         assert_eq!(mode_of(&posix(0o042755, 7, 8), &there, true, &perms, &USER()), Some(0o2755));
     }
 

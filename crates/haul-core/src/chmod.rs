@@ -1,6 +1,6 @@
-//! Changes of permission bits, and the grammar of `--chmod`, which is rsync's. Pieces between commas, each with an optional `D` (directories) or `F` (all else),
-//! then an octal number, or who (`ugoa`), `+`, `-` or `=`, and which
-//! (`rwxXst`, or one of `ugo`: as that class has them).
+//! Changes of permission bits, and the grammar of `--chmod`, which is rsync's. Clauses separated by commas, each with an optional `D`
+//! (directories) or `F` (all else), then an octal number, or classes (`ugoa`), `+`, `-` or `=`, and permissions
+//! (`rwxXst`, or one of `ugo`: the bits of that class).
 
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +14,13 @@ pub struct Chmod {
     pub dirs: bool,
     /// Applies to all but directories.
     pub files: bool,
-    /// Bits that are taken away, then
+    /// Bits to clear, then
     pub clear: u32,
     /// bits that are set.
     pub set: u32,
     /// Execute bits (of `0o111`) that are set where the file is a directory or has one of them already (`X`).
     pub exec_if_any: u32,
-    /// What one class has is given to others, or taken from them (`g=u`, `go-u`).
+    /// Bits of one class are granted to others, or taken from them (`g=u`, `go-u`).
     pub copied: Option<Copied>,
 }
 
@@ -29,7 +29,7 @@ pub struct Chmod {
 pub struct Copied {
     /// How far the three bits of that class are shifted: 6, 3 or 0.
     pub from: u32,
-    /// The bits of those who get or lose them.
+    /// Bits of the classes that gain or lose them.
     pub to: u32,
     /// They lose what that class has.
     pub taken: bool,
@@ -39,7 +39,7 @@ impl Chmod {
     /// `bits` after this change. `executable`: of a directory, or of a file that had an execute bit before all changes.
     pub fn apply(&self, bits: u32, executable: bool) -> u32 {
         let more = if executable { self.exec_if_any } else { 0 };
-        // What a class has is asked before any of it goes.
+        // The class's bits are read before any bit is cleared.
         let (given, taken) = match self.copied {
             Some(copied) => match (((bits >> copied.from) & 7) * 0o111) & copied.to {
                 had if copied.taken => (0, had),
@@ -51,9 +51,9 @@ impl Chmod {
     }
 }
 
-/// Reads a list of changes. Where nobody is named (`+w`), `umask` takes its bits away, as chmod(1) does.
+/// Parses a list of changes. Where no class is named (`+w`), `umask` masks the bits, as chmod(1) does.
 ///
-/// Errors: what is wrong, with the piece.
+/// Errors: the problem, with the clause.
 pub fn parse(text: &str, umask: u32) -> Result<Vec<Chmod>, String> {
     text.split(',').map(|piece| one(piece, umask).ok_or_else(|| wrong(piece))).collect()
 }
@@ -81,7 +81,7 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
     if let Some(from) = class(which) {
         let to = (who.each * 7) & if who.named { MODE_BITS } else { !umask };
         let copied = Some(Copied { from, to, taken: op == b'-' });
-        // Those who are to have what another class has have no bits of their own left.
+        // A class that copies another one's bits keeps none of its own.
         let own = who.set_id | if who.named && who.each & 1 != 0 { 0o1000 } else { 0 };
         let clear = if op == b'=' { (who.each * 7) | own } else { 0 };
         return Some(Chmod { dirs, files, clear, set: 0, exec_if_any: 0, copied });
@@ -93,7 +93,7 @@ fn one(piece: &str, umask: u32) -> Option<Chmod> {
     match op {
         b'+' => of(0, plain | bits.top, if_any),
         b'-' => of(plain | bits.top | if_any, 0, 0),
-        // Set-id bits of those named are taken away only where they are named as well.
+        // Set-id bits of the named classes are cleared only where they are named as well.
         _ => {
             let top = if who.named { bits.top } else { 0 };
             of((who.each * 7) | top, plain | bits.top, if_any)

@@ -1,6 +1,6 @@
-//! When are two files of one name the same? Pure: takes facts, gives a verdict or says what it must know first.
+//! When are two files of one name the same? Pure: takes facts, returns a verdict or the fact that it needs first.
 //!
-//! The one place that may say "same". The engine asks the stores what a [`Need`] names and calls again.
+//! The one place that may say "same". The engine asks the stores for a [`Need`] and calls again.
 
 use crate::{
     Algo, Entry, Kind, Mtime,
@@ -40,22 +40,22 @@ pub enum Reason {
     NotSeen,
     /// The bytes are the same, these attributes differ.
     Attributes(Differs),
-    /// The content of one of them is lost or was cut off, as its store says.
+    /// The content of one of them is lost or truncated, as its store reports.
     Damaged,
-    /// Nothing but the size could be compared, which isn't enough to delete the source of a move.
+    /// Only the size could be compared, which isn't enough to delete the source of a move.
     Unproved,
     /// It is one file with another name at the source, and not (or with the wrong one) at the destination.
     Linked,
 }
 
 impl Reason {
-    /// True where a file is left as it is whether it is the same or not: the destination may not have what the source has.
+    /// True where a file is left alone whether or not it is the same: the destination may differ from the source.
     pub fn is_left_alone(self) -> bool {
         matches!(self, Reason::Existing | Reason::NotExisting | Reason::Newer)
     }
 }
 
-/// What a comparison says.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing to do.
@@ -64,13 +64,13 @@ pub enum Verdict {
     Differ(Reason),
     /// Same bytes, other modification time: set the time.
     Touch,
-    /// Same bytes and time, other attributes: set those. Said by [`crate::refine::refine`] alone.
+    /// Same bytes and time, other attributes: set those. Returned by [`crate::refine::refine`] only.
     Attributes(Differs),
-    /// Can't tell before this is known.
+    /// Undecided before this fact is known.
     Ask(Need),
 }
 
-/// What must be known first.
+/// Fact to find out first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The stored modification time of a side that listed none.
@@ -79,7 +79,7 @@ pub enum Need {
     Hash,
 }
 
-/// What came of asking for hashes.
+/// Result of asking for hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashAnswer {
     /// Not asked yet.
@@ -90,7 +90,7 @@ pub enum HashAnswer {
     Known(Algo, bool),
 }
 
-/// What the comparison rests on besides the two entries.
+/// Everything that the comparison depends on besides the two entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// How to compare.
@@ -103,29 +103,29 @@ pub struct Rules {
     pub update: bool,
     /// Times this close (nanoseconds) are equal; `None`: one side can't keep times.
     pub window: Option<u128>,
-    /// Set when the source's `changed` is an inode's ctime and the destination's is the store's own time of
-    /// writing: then a key stored more than this many nanoseconds after the file's last change holds that file.
+    /// Set when the source's `changed` is an inode's ctime and the destination's is the store's time of
+    /// writing: then an object stored more than this many nanoseconds after the file's last change has that file's content.
     pub stored_after: Option<u128>,
-    /// Set when the destination keeps no times, but says when it stored something: what it stored more than this many nanoseconds before
-    /// the source's file was modified is another file.
+    /// Set when the destination keeps no mtimes, but reports when a file was stored: one stored more than this many nanoseconds before
+    /// the source's mtime is another file.
     pub stored_before: Option<u128>,
-    /// Set when one clock says when files of both sides were stored: what the destination stored after this moment, the job stored
+    /// Set when the storage times of both sides come from one clock: a destination file stored after this moment was stored by the job
     /// itself.
     pub made: Option<Mtime>,
     /// `--no-update-modtime`, or the destination can't set times.
     pub no_touch: bool,
-    /// What a modification time is.
+    /// Role of modification times.
     pub times: Times,
-    /// Only what is shorter at the destination is transferred.
+    /// Only files that are shorter at the destination are transferred.
     pub append: bool,
     /// Times of symlinks don't count.
     pub omit_link_times: bool,
-    /// Symlinks of one size and time are the same only if they lead to the same.
+    /// Symlinks of equal size and time are the same only if their targets are equal.
     pub reads_links: bool,
     /// Files of one size that share no hash count as the same bytes.
     pub refresh_times: bool,
-    /// The source of what is the same is deleted: more must be equal than the size, unless the user says that it is enough, and its
-    /// time must not be lost.
+    /// The source of equal files is deleted: equal sizes aren't enough for that, unless the user says so, and the
+    /// mtime must not be lost.
     pub moves: bool,
 }
 
@@ -133,7 +133,7 @@ impl Rules {
     /// The rules of `job` for two stores of these mtime precisions (`None`: can't keep one), in nanoseconds.
     pub fn new(job: &Job, src_precision: Option<u128>, dst_precision: Option<u128>) -> Self {
         let window = match (src_precision, dst_precision) {
-            // Such a window holds its own end, as rsync's does.
+            // This window includes its end, as rsync's does.
             (Some(_), Some(_)) if job.compare.times != Times::Evidence => {
                 Some(job.compare.window.map_or(0, |w| w.as_nanos()) + 1)
             }
@@ -142,7 +142,7 @@ impl Rules {
         };
         Rules {
             compare: job.compare.by,
-            // Two sizes that differ prove that a move would lose something.
+            // Different sizes prove that a move would lose data.
             ignore_size: job.compare.ignore_size && !job.moves(),
             ignore_existing: job.existing.ignore,
             update: job.existing.update,
@@ -160,7 +160,7 @@ impl Rules {
         }
     }
 
-    /// What is said of files of which nothing but the size could be compared.
+    /// Verdict on files of which only the size could be compared.
     fn by_size(&self, hash: HashAnswer) -> Verdict {
         match self.moves {
             true => by_hash(hash, Verdict::Differ(Reason::Unproved)),
@@ -168,13 +168,13 @@ impl Rules {
         }
     }
 
-    /// The same where they share no hash either.
+    /// As [`Rules::by_size`], for files without a common hash too.
     fn by_size_alone(&self) -> Verdict {
         self.by_size(HashAnswer::NoneInCommon)
     }
 
-    /// True when the modification times of two directories, of which the destination's is `None` where it isn't there, count as one:
-    /// where files' would.
+    /// True when the modification times of two directories (the destination's is `None` where it is missing) count as equal,
+    /// by the rules for files.
     pub fn dir_times_agree(&self, src: Option<Mtime>, dst: Option<Mtime>) -> bool {
         match (src, dst) {
             (Some(src), Some(dst)) => {
@@ -191,13 +191,13 @@ impl Rules {
         Rules { ignore_existing: false, update: false, append: false, ..self }
     }
 
-    /// True where two times are told apart by their seconds only.
+    /// True where times are compared in whole seconds.
     fn whole_seconds(&self) -> bool {
         !matches!(self.times, Times::Attribute { nanoseconds: true, .. })
     }
 }
 
-/// Compares two files of one name. `asked` tells whether missing modification times were asked for already.
+/// Compares two files of one name. `asked`: missing modification times were asked for already.
 pub fn compare(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswer) -> Verdict {
     if rules.ignore_existing {
         return Verdict::Same(Reason::Existing);
@@ -244,8 +244,8 @@ fn by_hash(hash: HashAnswer, none_in_common: Verdict) -> Verdict {
     }
 }
 
-/// What is moved leaves no other: bytes that both sides are known to have, and that differ, aren't the same, whatever their times. (A copy believes
-/// the times: a service may give out as a hash what is none.)
+/// A move deletes the source: bytes whose hashes are known on both sides and differ aren't the same, whatever their times. (A copy trusts
+/// the times: some services report as a hash what isn't one.)
 fn known_to_differ(src: &Entry, dst: &Entry, rules: &Rules) -> Option<Verdict> {
     match src.hashes.agree(&dst.hashes) {
         Some((algo, false)) if rules.moves => Some(Verdict::Differ(Reason::Hash(algo))),
@@ -284,8 +284,8 @@ fn by_time(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: HashAnswe
     same_bytes_other_time(rules, hash)
 }
 
-/// Times that are equal as far as the coarser side keeps them: a file that was written twice within that is another, and what is moved
-/// leaves no other.
+/// Times that are equal within the coarser side's precision: a file written twice within it has changed, and a move deletes
+/// the source.
 fn by_equal_times((a, b): (Mtime, Mtime), why: Reason, rules: &Rules, hash: HashAnswer) -> Verdict {
     match rules.moves && a != b {
         true => by_hash(hash, Verdict::Same(why)),
@@ -346,7 +346,7 @@ fn compare_update(src: &Entry, dst: &Entry, rules: &Rules, asked: bool, hash: Ha
     same_bytes_other_time(rules, hash)
 }
 
-/// True where `--update` leaves the destination alone: it is newer or, as rsync has it with a window, not older by all of that.
+/// True where `--update` leaves the destination alone: it is newer or, as rsync has it with a window, not older by more than the window.
 fn is_newer(dst: &Entry, src: &Entry, rules: &Rules, apart: bool) -> bool {
     let (Some(there), Some(here)) = (dst.mtime, src.mtime) else { return false };
     match rules.window.unwrap_or(1).saturating_sub(1) as i128 {
@@ -358,8 +358,8 @@ fn is_newer(dst: &Entry, src: &Entry, rules: &Rules, apart: bool) -> bool {
     }
 }
 
-/// The comparison where times are attributes ([`Times::Attribute`]): `--update` skips what is newer, a symlink is where it
-/// points, and what is the same without its time having been looked at may yet need the time.
+/// The comparison where times are attributes ([`Times::Attribute`]): `--update` skips newer files, a symlink is compared by its
+/// target, and files that are the same without a look at their time may still need the time.
 fn compare_with_times(src: &Entry, dst: &Entry, rules: &Rules, decide: bool, asked: bool, hash: HashAnswer) -> Verdict {
     let stored_after = dst.mtime.is_none() && stored_after_change(src, dst, rules);
     if (src.mtime.is_none() || dst.mtime.is_none()) && rules.window.is_some() && !asked && !stored_after {
@@ -414,7 +414,7 @@ fn compare_bytes(
     }
 }
 
-/// True when both times are known and can be compared.
+/// True when both times are known and comparable.
 fn times_told(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     src.mtime.is_some() && dst.mtime.is_some() && rules.window.is_some()
 }
@@ -433,7 +433,7 @@ fn whole(time: Mtime, seconds: bool) -> Mtime {
     if seconds { Mtime::new(time.secs(), 0) } else { time }
 }
 
-/// What an entry is, as file systems tell kinds apart.
+/// Type of an entry, as file systems tell types apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileType {
@@ -451,7 +451,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// What `entry` is.
+    /// The type of `entry`.
     pub fn of(entry: &Entry) -> FileType {
         // File types of `st_mode`, see inode(7).
         let kind = entry.posix.as_ref().map(|posix| posix.mode & 0o170_000);
@@ -465,13 +465,13 @@ impl FileType {
     }
 }
 
-/// In which facts two entries of one name differ, for those who list them (`--itemize-changes`).
+/// Facts in which two entries of one name differ, for `--itemize-changes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Difference {
-    /// What the source has, or the destination where the source has nothing.
+    /// Type of the source, or of the destination where the source has nothing.
     pub what: FileType,
-    /// The destination lacks it, or has something of another kind.
+    /// The destination has no such entry, or one of another type.
     #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub new: bool,
     /// Sizes of regular files.
@@ -480,7 +480,7 @@ pub struct Difference {
     /// Modification times, as the comparison sees them.
     #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub mtime: bool,
-    /// Permission bits, where both sides tell them; likewise the rest.
+    /// Permission bits, where both sides have them; likewise the rest.
     #[serde(skip_serializing_if = "crate::wire::is_false")]
     pub perms: bool,
     /// Whether anyone may execute it.
@@ -504,7 +504,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// What was found to differ in what is the same otherwise.
+    /// A difference of attributes alone, between files that are otherwise the same.
     pub fn of(src: &Entry, found: Differs) -> Difference {
         let Differs { mode, owner, group, mtime, xattrs, acls } = found;
         let what = FileType::of(src);
@@ -516,7 +516,7 @@ impl Difference {
         Difference { what: FileType::Dir, ..Difference::default() }
     }
 
-    /// What differs between a source and what a destination has of its name.
+    /// Difference between a source and the destination's entry of the same name.
     pub fn between(src: &Entry, dst: Option<&Entry>, rules: &Rules) -> Difference {
         // Without symlinks of their own key one may stand where a FIFO is to come.
         let told = |dst: &Entry| src.posix.is_some() && dst.posix.is_some();
@@ -549,7 +549,7 @@ fn stored_after_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     !rules.ignore_size && src.size == dst.size && stored.0 > mtime.max(ctime).0.saturating_add(margin as i128)
 }
 
-/// True where a store without times of files stored this one before its source was modified.
+/// True where a store that keeps no modification times stored this file before its source was modified.
 fn stored_before_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     // A listing of a bucket says when an object was stored, and not what time it has.
     let modified = src.mtime.or(src.changed);
@@ -560,8 +560,8 @@ fn stored_before_change(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     stored.0 > 0 && modified.0 > stored.0.saturating_add(margin as i128)
 }
 
-/// True where the job itself has made the destination's file, of a source that had changed before the job was made, and only the
-/// time tells that it is a copy: one that a service makes of an object without a stored time has none either, and seems to be newer.
+/// True where the job itself wrote the destination's file, from a source that had changed before the job was created, and only the
+/// time shows that it is a copy: a server-side copy of an object without a stored time has none either, and seems to be newer.
 fn stored_by_job(src: &Entry, dst: &Entry, rules: &Rules) -> bool {
     let (Some(made), Some(changed), Some(stored)) = (rules.made, src.changed, dst.changed) else { return false };
     let keeps_no_time = dst.mtime.is_none_or(|mtime| mtime == stored);
@@ -617,7 +617,7 @@ mod tests {
         let job = Job::new(Verb::Move);
         let (unproved, hash) = (Verdict::Differ(Reason::Unproved), Verdict::Ask(Need::Hash));
         let equal = Verdict::Same(Reason::Hash(Algo::Md5));
-        // Of stores that keep no times, or one that doesn't tell this one.
+        // Stores that keep no times, or one without this file's time.
         let timeless = Rules::new(&job, Some(1), None);
         let told = [(NotAsked, hash), (NoneInCommon, unproved), (Known(Algo::Md5, true), equal)];
         let checksum = Job::new(Verb::Move).with(|job| job.compare.by = CompareBy::Checksum);
@@ -742,7 +742,7 @@ mod tests {
         let p = p.with(|job| job.compare.by = CompareBy::SizeOnly);
         assert_eq!(say(&p, &at(1, Some(2)), &at(1, Some(1)), NotAsked), Verdict::Same(Reason::Size));
         assert_eq!(say(&p, &at(1, Some(2)), &at(2, Some(1)), NotAsked), Verdict::Differ(Reason::Size));
-        // As rsync has it with --modify-window=2: what is newer by less is not newer.
+        // As in rsync with --modify-window=2: newer by less doesn't count as newer.
         let p = Job::default().with(|job| {
             (job.existing.update, job.compare.window) = (true, Some(std::time::Duration::from_secs(2)));
             job.compare.times = Times::Attribute { nanoseconds: false, decide: true };

@@ -18,24 +18,24 @@ pub const LEAST: u64 = 64 << 10;
 pub const SMALLEST: u32 = 16 << 10;
 /// Blocks have this size at least, in bytes: what databases and file systems inside of images write at a time.
 pub const SMALLEST_BLOCK: u32 = 4 << 10;
-/// They are larger where a file would have more than so many pieces, or blocks: their hashes cross the link.
+/// Blocks are larger where a file would otherwise have more than this many pieces or blocks: their hashes cross the link.
 const MOST_PIECES: u64 = 1 << 18;
 const MOST_BLOCKS: u64 = 1 << 19;
 /// A piece is never larger, in bytes.
 const LARGEST: u32 = 64 << 20;
-/// A run is never longer, in bytes, so that one sees how far a copy is.
+/// Largest run, in bytes, so that progress stays visible.
 const LONGEST_RUN: u64 = 64 << 20;
 
 /// How files are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Cut {
-    /// Every so many bytes.
+    /// Fixed blocks of this many bytes.
     Blocks(u32),
-    /// Where the content says so: every so many bytes on average (a power of two), from a quarter of it to four times as many.
+    /// Content-defined: this many bytes on average (a power of two), from a quarter of it to four times as many.
     Content(u32),
 }
 
-/// What a file holds.
+/// Pieces of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
     /// The version that was read.
@@ -70,9 +70,9 @@ pub struct Run {
 /// How a file is built: all of its bytes, once, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What is there already.
+    /// Runs that exist already.
     pub runs: Vec<Run>,
-    /// What has to come: number of the part, place and bytes.
+    /// Runs to send: number of the part, offset and length in bytes.
     pub literals: Vec<(u64, u64, u64)>,
 }
 
@@ -95,7 +95,7 @@ impl Cut {
         u32::try_from(size.div_ceil(u64::from(each.max(1))) * (ID as u64 + 4)).unwrap_or(u32::MAX)
     }
 
-    /// False for more pieces than [`Cut::of`] makes of a file of this size: nobody has to hold them. Files of more than 4 TiB that are
+    /// False for more pieces than [`Cut::of`] makes of a file of this size: nothing needs to hold them. Files of more than 4 TiB that are
     /// cut by content, and of 8 TiB that are cut in blocks, have too many in any case.
     pub fn suits(self, size: u64) -> bool {
         match self {
@@ -104,7 +104,7 @@ impl Cut {
         }
     }
 
-    /// False for what nobody cuts by.
+    /// False for an invalid cut.
     fn is_sound(self) -> bool {
         let (size, least) = match self {
             Cut::Blocks(size) => (size, SMALLEST_BLOCK),
@@ -114,7 +114,7 @@ impl Cut {
     }
 }
 
-/// What 256 values of a byte add to the rolling hash: any numbers do, as long as both ends have the same (splitmix64).
+/// Summand of each byte value in the rolling hash: any numbers do, as long as both ends use the same (splitmix64).
 const GEAR: [u64; 256] = {
     let (mut table, mut at) = ([0; 256], 0);
     while at < 256 {
@@ -153,14 +153,14 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A new one.
+    /// A new cutter.
     ///
-    /// Errors: `Invalid` for pieces of a size that nobody asks for.
+    /// Errors: `Invalid` for an invalid piece size.
     pub fn new(cut: Cut) -> Result<Cutter> {
         Cutter::knowing(cut, Vec::new())
     }
 
-    /// One that looks at no byte of what is known, see [`Recipe::known`].
+    /// A cutter that skips the bytes of known pieces, see [`Recipe::known`].
     ///
     /// Errors: as [`Cutter::new`].
     pub fn knowing(cut: Cut, known: Vec<Known>) -> Result<Cutter> {
@@ -291,7 +291,7 @@ impl Recipe {
         })
     }
 
-    /// The pieces that these runs bring into a new file that is cut as this one is.
+    /// The pieces that these runs contribute to a new file that is cut like this one.
     pub fn known(&self, runs: &[Run]) -> Vec<Known> {
         let pieces: Vec<_> = self.pieces().collect();
         let mut known = Vec::new();
@@ -301,7 +301,7 @@ impl Recipe {
             let inside = pieces[first..].iter().take_while(|(from, size, _)| from + size <= end);
             known.extend(inside.map(|(from, size, id)| Known {
                 at: run.offset + (from - run.from),
-                // Of a recipe that was checked.
+                // The recipe was checked.
                 size: *size as u32,
                 id: **id,
             }));
@@ -327,7 +327,7 @@ impl Recipe {
 }
 
 impl Plan {
-    /// How `new` is built from `old`; with `in_place` only from what is at the same place, since all else may be overwritten by then.
+    /// How to build `new` from `old`; with `in_place` only from runs with the same offset, since all others may be overwritten by then.
     /// Literal bytes come in parts of at most `most`.
     ///
     /// Errors: as [`Recipe::check`].
@@ -466,7 +466,7 @@ mod tests {
         }
     }
 
-    /// Sizes of pieces by the definition, byte by byte: what is remembered, and other builds, have to agree with them.
+    /// Sizes of pieces by the definition, byte by byte: remembered pieces and other builds have to agree with them.
     fn sizes(bytes: &[u8], average: u32) -> Vec<u32> {
         let bits = average.trailing_zeros();
         let (mut sizes, mut length, mut gear) = (Vec::new(), 0, 0_u64);
@@ -521,7 +521,7 @@ mod tests {
             let plan = Plan::of(&before, &after, in_place, 50_000).unwrap();
             prop_assert_eq!(built(&plan, &old, &new), new.clone());
             prop_assert!(!in_place || plan.runs.iter().all(|run| run.from == run.offset));
-            // What came from the old file needs no look.
+            // Runs from the old file need no comparison.
             let mut cutter = Cutter::knowing(cut, before.known(&plan.runs)).unwrap();
             new.chunks(block).for_each(|block| cutter.update(block));
             prop_assert_eq!(cutter.finish(None, after.whole.clone()), after);

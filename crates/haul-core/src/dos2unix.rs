@@ -2,9 +2,9 @@
 
 use crate::md5::Md5;
 
-/// DVC reads so many bytes at a time, and treats each piece by itself: a line end across two pieces stays as it is.
+/// DVC reads this many bytes at a time, and converts each piece separately: a line end across two pieces stays as it is.
 const PIECE: usize = 1 << 20;
-/// Bytes at the beginning of a piece that tell text from other data.
+/// Bytes at the beginning of a piece that decide whether it is text.
 const HEAD: usize = 512;
 
 /// Hashes bytes as they pass.

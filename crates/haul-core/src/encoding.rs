@@ -1,9 +1,9 @@
-//! Names as services take them: characters that one can't have are others that look like them, as rclone writes them
-//! (<https://rclone.org/overview/#encoding>), so that the names of either tool read right in the other.
+//! Encoding of names for services: characters that a service refuses are replaced by lookalikes, as rclone writes them
+//! (<https://rclone.org/overview/#encoding>), so that both tools read each other's names.
 //!
-//! Between a name of ours and one of a service stands the plain name, which may hold anything, a slash too. Ours has `／` for a slash,
-//! `␀` for a zero byte and `．` for a name of dots alone, as rclone writes them to a disk. In all of these `‛` before a symbol says that
-//! the symbol is meant itself.
+//! Between haul's name and the service's stands the plain name, which may hold any character, a slash too. haul's name has `／` for a slash,
+//! `␀` for a zero byte and `．` for a name of dots alone, as rclone writes them to a disk. In all of these, `‛` before a symbol makes
+//! it literal.
 
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ const PERIOD: char = '．';
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoding(u32);
 
-/// A class of characters, the bit that rclone has for it, and what is in it wherever it stands.
+/// Character classes with rclone's bit, and the characters replaced in any position.
 const CLASSES: [(&str, u32, &str); 29] = [
     ("Raw", RAW, ""),
     ("Slash", 1 << 1, "/"),
@@ -68,12 +68,12 @@ const RIGHT_CONTROL: u32 = 1 << 23;
 const INVALID: u32 = 1 << 24;
 const DOT: u32 = 1 << 25;
 
-/// Edges, and what is replaced there: in this order, the first that fits.
+/// Characters replaced at the edges: in this order, the first that matches.
 const LEFT: [(u32, &str); 4] =
     [(LEFT_SPACE, " "), (LEFT_PERIOD, "."), (LEFT_TILDE, "~"), (LEFT_CONTROL, "\t\n\u{b}\r")];
 const RIGHT: [(u32, &str); 3] = [(RIGHT_SPACE, " "), (RIGHT_PERIOD, "."), (RIGHT_CONTROL, "\t\n\u{b}\r")];
 
-/// What stands for a character.
+/// Replacement of a character.
 fn symbol(character: char) -> char {
     let code = match character {
         ' ' => return SPACE,
@@ -129,7 +129,7 @@ impl Encoding {
         Ok(Encoding(text.split(',').map(|name| class(name.trim())).sum_bits()?))
     }
 
-    /// What the option of a service says whose names are paths; `None` where they stay as they are: it says nothing, or `Raw`.
+    /// Parses the encoding option of a service whose names are paths; `None` where names stay as they are: the option is empty, or `Raw`.
     ///
     /// Errors: as [`Encoding::parse`].
     pub fn chosen(text: &str) -> Result<Option<Encoding>> {
@@ -143,7 +143,7 @@ impl Encoding {
         self.0 & bits != 0
     }
 
-    /// True for a character that is replaced wherever it stands.
+    /// True for a character that is replaced in any position.
     fn replaces(self, character: char) -> bool {
         match character {
             '\0' => true,
@@ -208,13 +208,13 @@ impl Encoding {
         Ok(name)
     }
 
-    /// The key for a name of a service whose names are paths. It may be that of another name too: [`Encoding::encode_path`] tells.
+    /// The key of a name in a service whose names are paths. Several names may have one key: see [`Encoding::encode_path`].
     pub fn decode_path(self, name: &[u8]) -> Vec<u8> {
         let parts: Vec<_> = name.split(|byte| *byte == b'/').map(|part| self.decode(part)).collect();
         parts.join(&b'/')
     }
 
-    /// True for a name that needs no second look: most are.
+    /// True for a name that needs no closer look: most are.
     fn is_plain(self, name: &[u8]) -> bool {
         let inner = name.iter().all(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b' ' => true,
@@ -495,7 +495,7 @@ mod tests {
         ] {
             assert_eq!(mask.encode_path(key.as_bytes()), Err(why), "{key}");
         }
-        // A slash that is part of a name stays none between parts, or there is no such name.
+        // A slash within a name doesn't become a path separator; such a name is refused.
         let none = Encoding::chosen("None").unwrap().unwrap();
         assert!(none.encode_path("x／y".as_bytes()).is_err());
         assert_eq!(none.encode_path("‛x".as_bytes()).unwrap(), "‛‛x".as_bytes());
@@ -547,7 +547,7 @@ mod tests {
             if let Some(name) = encoding.encode(&part) {
                 prop_assert_eq!(encoding.decode(&name).into_owned(), part);
             } else {
-                // What is refused is strange: a quote or a symbol is in it.
+                // Refused names are unusual: they contain a quote or a symbol.
                 prop_assert!(part.iter().any(|byte| *byte >= 0x80));
             }
         }

@@ -1,4 +1,4 @@
-//! Facts about one listed thing.
+//! Facts about one listed entry.
 
 use crate::{Error, ErrorKind, Hashes, Key, Kind, Result};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ impl Mtime {
     }
 }
 
-/// Pins the exact content that a listing saw: an ETag, a version id, or device + inode + ctime + size. Opaque:
+/// Pins the content that a listing saw: an ETag, a version id, or device + inode + ctime + size. Opaque:
 /// only the store that made it can read it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(pub Arc<[u8]>);
@@ -43,7 +43,7 @@ impl Version {
     }
 }
 
-/// What pins the content of a file that has an inode. Where a store's `Caps::changed` is an inode's ctime, its versions are
+/// Facts that pin the content of a file with an inode. Where a store's `Caps::changed` is an inode's ctime, its versions are
 /// these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
@@ -78,7 +78,7 @@ impl Inode {
         Version::new(bytes)
     }
 
-    /// What a version says; `None` when it isn't one of an inode.
+    /// Decodes a version; `None` when it isn't an inode's.
     pub fn of(version: &Version) -> Option<Inode> {
         let bytes: &[u8; 48] = version.0[..].try_into().ok()?;
         let long = |at: usize| bytes[at..at + 8].try_into().map(u64::from_be_bytes).ok();
@@ -94,7 +94,7 @@ impl Inode {
 /// `atime`, `btime`, `mtime` (RFC 3339), `content-type`, `tier`, … and the user's own.
 pub type Meta = BTreeMap<String, String>;
 
-/// What a file system says of an inode beside size and times.
+/// File system facts of an inode beside size and times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Posix {
     /// Type and permission bits, as in `st_mode`.
@@ -113,7 +113,7 @@ pub struct Posix {
     pub ino: u64,
     /// Last access.
     pub atime: Mtime,
-    /// The size that the file system tells, also of what has no bytes of its own (directories, symlinks that aren't kept).
+    /// Size as the file system reports it, also of entries without bytes of their own (directories, symlinks that aren't kept).
     pub size: u64,
     /// Where a symlink points, if that was read.
     #[serde(default, with = "crate::wire::maybe_bytes", skip_serializing_if = "Option::is_none")]
@@ -127,21 +127,21 @@ impl Posix {
     }
 }
 
-/// One listed thing. Facts only: no error, no decision, no handle to its store.
+/// One listed entry. Facts only: no error, no decision, no handle to its store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name, relative to the store's root.
     pub key: Key,
-    /// What it is.
+    /// File, directory, symlink …
     pub kind: Kind,
-    /// Size in bytes; 0 for what has none.
+    /// Size in bytes; 0 for entries without content.
     pub size: u64,
-    /// False where nobody knows the size before the bytes come: it is told as 0 and counts for nothing; `stat` finds it out.
+    /// False where the size is unknown before the bytes arrive: it is reported as 0 and ignored; `stat` finds it out.
     pub sized: bool,
     /// The modification time that a user sees; `None` when this listing can't know it without asking again.
     pub mtime: Option<Mtime>,
     /// When the store last saw it change, by the store's own clock: an inode's ctime, or a bucket's LastModified.
-    /// What it means is in `Caps::changed`; a user can't set it, which is what makes it worth having.
+    /// `Caps::changed` gives its meaning; a user can't set it, which is what makes it worth having.
     pub changed: Option<Mtime>,
     /// Pins the content, for conditional reads and writes.
     pub version: Option<Version>,
@@ -151,8 +151,8 @@ pub struct Entry {
     pub meta: Option<Box<Meta>>,
     /// Facts of its inode, when they were asked for and it has one.
     pub posix: Option<Box<Posix>>,
-    /// The store knows that its content is lost, or was cut off: it is the same as no other file, and can't be read. Of what is
-    /// [special](Kind::Special), that it is a symlink which is followed and leads to nothing: what should be there may be a directory.
+    /// The store knows that its content is lost or truncated: it equals no other file, and can't be read. For a
+    /// [special](Kind::Special) entry: a followed symlink whose target is missing; the target may have been a directory.
     #[serde(default, skip_serializing_if = "crate::wire::is_false")]
     pub damaged: bool,
 }
@@ -175,13 +175,13 @@ impl Entry {
         }
     }
 
-    /// A directory; `key` gets its `/` if it lacks one.
+    /// A directory; `key` gets a trailing `/` if missing.
     pub fn dir(key: Key) -> Self {
         let key = if key.is_dir() || key.is_root() { key } else { key.with_suffix("/") };
         Entry { kind: Kind::Dir, ..Entry::file(key, 0) }
     }
 
-    /// A file or symlink, as its key tells, of which only the size is known besides.
+    /// A file or symlink, depending on its key, of which only the size is known.
     pub fn with_bytes(key: Key, size: u64) -> Self {
         let kind = if key.is_symlink() { Kind::Symlink } else { Kind::File };
         Entry { kind, ..Entry::file(key, size) }
@@ -192,7 +192,7 @@ impl Entry {
         self.kind == Kind::Symlink
     }
 
-    /// True for what has bytes: a file, or a symlink that is kept as one.
+    /// True for an entry with bytes: a file, or a symlink that is kept as one.
     pub fn has_bytes(&self) -> bool {
         matches!(self.kind, Kind::File | Kind::Symlink)
     }
@@ -202,9 +202,9 @@ impl Entry {
         self.kind == Kind::Dir
     }
 
-    /// For who wants its content, also of what has no bytes and needn't be read.
+    /// Refuses an entry whose content is damaged, also one without bytes, which needn't be read.
     ///
-    /// Errors: `Corrupt` where that is known to be damaged.
+    /// Errors: `Corrupt` where the content is known to be damaged.
     pub fn undamaged(&self) -> Result<()> {
         let message = "its store knows that its content is lost or was cut off";
         if self.damaged { Err(Error::new(ErrorKind::Corrupt, "read", message).with_key(&self.key)) } else { Ok(()) }

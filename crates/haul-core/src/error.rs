@@ -6,7 +6,7 @@ use crate::Key;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
-/// What went wrong, as far as a decision can depend on it.
+/// Kind of an error, as far as a decision can depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -15,7 +15,7 @@ pub enum ErrorKind {
     NotFound,
     /// No such directory, bucket or remote root.
     DirNotFound,
-    /// The content is no longer the version that was asked for.
+    /// The content is no longer the requested version.
     Changed,
     /// Something is there that must not be replaced.
     Exists,
@@ -27,11 +27,12 @@ pub enum ErrorKind {
     Busy,
     /// No answer within the time allowed.
     Timeout,
-    /// Nothing has ever answered at the store's address, nothing can be called so, or what answers there isn't such a store or can't be trusted.
+    /// Nothing has ever answered at the store's address, nothing can be called so, or what answers there isn't such a store or can't be
+    /// trusted.
     Unreachable,
     /// No space, quota or inode left.
     NoSpace,
-    /// What was stored or read isn't what was sent or promised.
+    /// Stored or received bytes differ from those sent or promised.
     Corrupt,
     /// The store can't do this.
     Unsupported,
@@ -81,7 +82,7 @@ impl Retry {
     }
 }
 
-/// What failed, doing what, to which key, and whether trying again can help. One pointer wide.
+/// Kind, operation, key, and whether a retry can help. One pointer wide.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -143,7 +144,7 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -158,7 +159,7 @@ impl Error {
         self.0.retry
     }
 
-    /// The verb of what was being done.
+    /// The verb of the failed operation.
     pub fn op(&self) -> &str {
         &self.0.op
     }
@@ -168,7 +169,7 @@ impl Error {
         self.0.key.as_ref()
     }
 
-    /// What happened, in one line, without key and operation.
+    /// The error in one line, without key and operation.
     pub fn message(&self) -> &str {
         &self.0.message
     }

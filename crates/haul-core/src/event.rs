@@ -1,4 +1,4 @@
-//! What happens during a job, as data that can be written down: the terminal, JSON lines and tests are sinks of the same events.
+//! Events of a job, as serialisable data: the terminal, JSON lines and tests are sinks of the same events.
 //!
 //! An event carries every fact that its readers show, so none of them looks at a file itself.
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Number of a transfer within its job.
 pub type StepId = u64;
 
-/// What the listing said about the entry of an event.
+/// Listed facts about the entry of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
@@ -28,7 +28,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Those of an entry.
+    /// The facts of an entry.
     pub fn of(entry: &Entry) -> Facts {
         Facts { mtime: entry.mtime, posix: entry.posix.clone() }
     }
@@ -55,28 +55,28 @@ pub enum Event {
         /// Why, with the key.
         error: ErrorReport,
     },
-    /// What to do about a key was decided. `size` is the source's, or that of the file to delete.
+    /// The decision about a key. `size` is the source's, or that of the file to delete.
     Decided {
         /// The key.
         key: Key,
-        /// What will be done.
+        /// The action to take.
         action: Action,
         /// Why.
         why: Reason,
         /// Bytes.
         size: u64,
-        /// In what the two sides differ; empty for what is deleted.
+        /// Facts in which the two sides differ; empty for deletions.
         differs: Difference,
-        /// The source's facts; empty for what only the destination has.
+        /// The source's facts; empty for a file that only the destination has.
         facts: Facts,
         /// Nothing will be done: this is a dry run.
         dry_run: bool,
     },
-    /// A directory of the source was compared; what differs is set at the end of the job.
+    /// A directory of the source was compared; differing attributes are set at the end of the job.
     DirSeen {
         /// Its key; empty for the root.
         key: Key,
-        /// In what the two sides differ.
+        /// Facts in which the two sides differ.
         differs: Difference,
         /// The destination has none: it was compared with an alternate destination's directory.
         elsewhere: bool,
@@ -90,11 +90,11 @@ pub enum Event {
         /// Where it points.
         target: String,
     },
-    /// The job leaves out something of the source. Sent only to sinks that asked for details.
+    /// The job leaves out an entry of the source. Sent only to sinks that asked for details.
     LeftOut {
         /// Its key.
         key: Key,
-        /// What it is.
+        /// Its type.
         what: FileType,
         /// Bytes.
         size: u64,
@@ -107,7 +107,7 @@ pub enum Event {
     DirExtra {
         /// Its key.
         key: Key,
-        /// It is deleted; otherwise it still holds something that stays.
+        /// It is deleted; otherwise it still contains entries that stay.
         deleted: bool,
         /// Nothing is done: this is a dry run.
         dry_run: bool,
@@ -189,7 +189,7 @@ pub enum Event {
     Touched {
         /// Its key.
         key: Key,
-        /// What was set.
+        /// Attributes that were set.
         differs: Differs,
     },
     /// A name was hard-linked to a file at the destination.
@@ -213,7 +213,7 @@ pub enum Event {
     },
     /// An error that belongs to no transfer.
     Error(ErrorReport),
-    /// Something that a person should know and that isn't an error.
+    /// A message for the user that isn't an error.
     Notice {
         /// The key it is about.
         key: Option<Key>,
@@ -223,7 +223,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// A decision about a file; `None` for a step that is about nothing.
+    /// The event for a decision about a file; `None` for a step without one.
     pub fn decided(step: &Step, dry_run: bool) -> Option<Event> {
         let (key, entry) = (step.key()?.clone(), step.src.as_ref().or(step.dst.as_ref())?);
         let facts = step.src.as_ref().map(Facts::of).unwrap_or_default();
@@ -232,13 +232,13 @@ impl Event {
     }
 }
 
-/// Why something of the source is left out.
+/// Why an entry of the source is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOut {
-    /// Things of its kind aren't copied, which isn't an error: a device, for example. The reason, if any, would leave it alone anyway.
+    /// Its kind isn't copied, which isn't an error: a device, for example. With a reason, that would leave it alone anyway.
     Kind(Option<Reason>),
-    /// A directory that is missing from the destination, and nothing new is created (`--existing`).
+    /// It would be a new directory, and nothing new is created (`--existing`).
     New,
     /// The destination has a non-empty directory of its name, which stays. An error, which has an event of its own.
     InTheWay,

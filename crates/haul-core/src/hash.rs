@@ -39,7 +39,7 @@ pub enum Algo {
 }
 
 impl Algo {
-    /// Every algorithm that users can ask for. `Md5Text` isn't: it is no hash of the bytes.
+    /// Every algorithm that users can ask for. Not `Md5Text`, which isn't a hash of the bytes.
     pub const ALL: [Algo; 12] = [
         Algo::Md5,
         Algo::Sha1,
@@ -344,7 +344,7 @@ impl Hasher {
     }
 }
 
-/// True for algorithms whose value of a whole follows from those of its pieces: the CRCs and QuickXorHash.
+/// True for algorithms that combine: the value of a whole follows from those of its pieces (the CRCs and QuickXorHash).
 pub fn combines(algo: Algo) -> bool {
     crc(algo).is_some() || algo == Algo::QuickXor
 }
@@ -395,7 +395,7 @@ pub struct PieceHasher {
     len: u64,
 }
 
-/// What is known of one piece.
+/// Known hashes of one piece.
 pub struct PieceHash {
     crcs: Hashes,
     blake3: Option<blake3::hazmat::ChainingValue>,

@@ -1,18 +1,18 @@
-//! What the user asked for, as plain data: which files count as the same, what may be overwritten or deleted, and when to
+//! The user's request as plain data: which files count as the same, which may be overwritten or deleted, and when to
 //! stop. Each group of fields answers one question; a front end fills them in, and the engine acts on them.
 //!
-//! A job can be written down and read again. What isn't written has its default; a field that nobody knows is an error, since
-//! leaving it out could delete what it keeps. Filter, stores and secrets are no part of a job.
+//! A job can be serialised. Missing fields have their defaults; an unknown field is an error, since
+//! ignoring it could delete files that it protects. Filter, stores and secrets aren't part of a job.
 
 use crate::{Entry, Meta, Mtime, attributes::changed, keep::Keep, links::SourceLinks, part::Part};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// One job, whatever its two sides are.
+/// One job, independent of its two stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Job {
-    /// What to do.
+    /// The operation.
     pub verb: Verb,
     /// Do nothing, report what would be done (`--dry-run`).
     pub dry_run: bool,
@@ -20,7 +20,7 @@ pub struct Job {
     pub compare: Compare,
     /// How to treat files that the destination already has.
     pub existing: Existing,
-    /// What is deleted, when, and how much of it at most.
+    /// Which files are deleted, when, and how much at most.
     pub deletes: Deletes,
     /// Alternate places for the same content.
     pub elsewhere: Elsewhere,
@@ -30,7 +30,7 @@ pub struct Job {
     pub dirs: Dirs,
     /// How to treat symlinks.
     pub links: Links,
-    /// What is copied besides the bytes.
+    /// Facts that are copied besides the bytes.
     pub attributes: Attributes,
     /// How files are written.
     pub write: Write,
@@ -38,7 +38,7 @@ pub struct Job {
     pub limits: Limits,
     /// How much happens at once, in which order, and how often it is tried.
     pub pace: Pace,
-    /// What the sink hears besides what is done.
+    /// Events that the sink gets beyond those about work done.
     pub tell: Tell,
 }
 
@@ -60,7 +60,7 @@ impl Job {
     }
 }
 
-/// What a job does with the pairs it finds.
+/// Treatment of the pairs that a job finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
@@ -87,9 +87,9 @@ pub struct Compare {
     pub window: Option<Duration>,
     /// Use the store's own LastModified instead of asking for the stored mtime (`--use-server-modtime`).
     pub server_mtime: bool,
-    /// What a modification time is.
+    /// Role of modification times.
     pub times: Times,
-    /// Where no hash tells, equal sizes do: only the time is set (`--refresh-times`).
+    /// Without a common hash, equal sizes count as equal content: only the time is set (`--refresh-times`).
     pub refresh_times: bool,
 }
 
@@ -108,7 +108,7 @@ pub enum CompareBy {
     Never,
 }
 
-/// What a modification time is to a comparison.
+/// Role of modification times in a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Times {
@@ -139,7 +139,7 @@ pub struct Existing {
     pub immutable: bool,
     /// Transfer only files that are shorter at the destination, and only the missing end (`--append`).
     pub append: Option<Append>,
-    /// What happens to something of another kind at the same name.
+    /// Treatment of entries of another kind with the same name.
     pub other_kinds: OtherKinds,
     /// When the command began, by this machine's clock. A file that changed since then was written by this run: where two names
     /// may be the same place, it is never replaced.
@@ -148,8 +148,8 @@ pub struct Existing {
     pub backup_suffix: Option<String>,
     /// Put `backup_suffix` before the file's extension (`--suffix-keep-extension`).
     pub suffix_keep_extension: bool,
-    /// What only the destination has is not deleted where it is called as a backup beside the files is (`backup_suffix` without a backup
-    /// directory); otherwise it is, and isn't kept a second time.
+    /// A file that only the destination has isn't deleted if its name is that of a backup kept beside the files (`backup_suffix` without a
+    /// backup directory); otherwise it is deleted, and isn't backed up again.
     pub spares_backups: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct Append {
     pub verify: bool,
 }
 
-/// What happens to a file, directory or symlink of the destination where the source has something of another kind.
+/// Treatment of a file, directory or symlink of the destination where the source has an entry of another kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OtherKinds {
@@ -199,7 +199,7 @@ impl OtherKinds {
     }
 }
 
-/// What is deleted, when, and how much of it at most.
+/// Which files are deleted, when, and how much at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Deletes {
@@ -217,13 +217,13 @@ pub struct Deletes {
     pub below_max_depth: bool,
     /// Delete at most this many files (`--max-delete`).
     pub max: Option<u64>,
-    /// What happens when there is more.
+    /// Behaviour beyond the limit.
     pub beyond_max: BeyondMax,
     /// Stop with an error instead of deleting more than this many bytes (`--max-delete-size`).
     pub max_size: Option<u64>,
     /// Delete even after errors (`--ignore-errors`).
     pub ignore_errors: bool,
-    /// After an error before the first transfer, delete nothing but go on with the transfers.
+    /// After an error before the first transfer, delete nothing but continue with the transfers.
     pub errors_spare_transfers: bool,
     /// Let an empty source empty the destination (`--allow-empty-source`).
     pub allow_empty_source: bool,
@@ -242,7 +242,7 @@ pub enum DeleteWhen {
     After,
 }
 
-/// What happens when there is more to delete than the limit allows.
+/// Behaviour when more would be deleted than the limit allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BeyondMax {
@@ -285,7 +285,7 @@ pub struct RenameBy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Listing {
-    /// Which keys the job is about, where it is only a part of one.
+    /// Keys of this job, if it is only a part of one.
     pub part: Part,
     /// How haul finds out what the destination has.
     pub lookup: Lookup,
@@ -294,7 +294,7 @@ pub struct Listing {
     pub no_traverse: bool,
     /// Recurse at most this deep; 1 is the top level only (`--max-depth`).
     pub max_depth: Option<usize>,
-    /// What happens at mount points.
+    /// Treatment of mount points.
     pub mounts: Mounts,
 }
 
@@ -311,7 +311,7 @@ pub enum Lookup {
     Never,
 }
 
-/// What happens at mount points below the root.
+/// Treatment of mount points below the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mounts {
@@ -332,7 +332,7 @@ pub struct Dirs {
     pub create_empty: bool,
     /// After a move, remove source directories left empty (`--delete-empty-src-dirs`).
     pub delete_empty_sources: bool,
-    /// Leave out source directories that hold nothing but directories (`--prune-empty-dirs`).
+    /// Leave out source directories that contain nothing but directories (`--prune-empty-dirs`).
     pub prune_empty: bool,
     /// Whether the root itself is part of the job.
     pub root: Root,
@@ -355,19 +355,19 @@ pub enum Root {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Links {
-    /// How the source's store shows them.
+    /// How the source's store presents them.
     pub source: SourceLinks,
     /// Leave out those that point out of the transferred tree (`--safe-links`); this many directories of the tree are above the
     /// job's root.
     pub safe: Option<usize>,
     /// Keep a symlink of the destination to a directory inside it where the source has a directory (`--keep-dirlinks`).
     pub keep_dirlinks: bool,
-    /// A symlink of the destination makes way for a directory of the source, as soon as something is written into that; else it goes to
-    /// where the link leads.
+    /// Replace a symlink of the destination by the source's directory, as soon as a file is written into that; if false, the file is
+    /// written to the link's target.
     pub make_way: bool,
 }
 
-/// What is copied besides the bytes.
+/// Facts that are copied besides the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Attributes {
@@ -375,7 +375,7 @@ pub struct Attributes {
     pub keep: Keep,
     /// Copy metadata (`--metadata`).
     pub metadata: bool,
-    /// Of metadata only the permissions: `keep` wants them, and an end has them as metadata alone. The engine finds that out.
+    /// Copy only the permissions of the metadata: `keep` wants them, and one end has them as metadata only. The engine finds that out.
     #[serde(skip)]
     pub permissions_alone: bool,
     /// Metadata to set on everything that is transferred (`--metadata-set`).
@@ -390,7 +390,7 @@ pub struct Attributes {
     pub set_time: Option<Mtime>,
     /// Leave times of symlinks alone; new symlinks get this time (`--omit-link-times`).
     pub omit_link_times: Option<Mtime>,
-    /// Moved files have only the attributes of `keep` and no other names: unless all are kept, they get new inodes instead of
+    /// Moved files keep only the attributes of `keep` and have no other names: unless all are kept, they get new inodes instead of
     /// being renamed.
     pub only_kept: bool,
 }
@@ -401,7 +401,7 @@ impl Attributes {
         self.metadata || self.permissions_alone
     }
 
-    /// What is copied of the metadata of a file or directory; `None` where that is nothing.
+    /// The part of a file's or directory's metadata that is copied; `None` where that is empty.
     pub fn of_metadata(&self, meta: Option<&Meta>, is_dir: bool) -> Option<Meta> {
         let meta = meta.filter(|_| self.takes_metadata())?;
         if self.metadata {
@@ -427,11 +427,11 @@ pub struct Write {
     pub fsync: Fsync,
     /// Drop the transferred data from the page cache (`--drop-cache`).
     pub drop_cache: bool,
-    /// Build a file from the one that is there, and send only what that doesn't have, where both stores can.
+    /// Delta transfer: build a file from the existing one, and send only the missing bytes, where both stores can.
     pub delta: bool,
     /// Don't check hashes after a transfer (`--ignore-checksum`).
     pub ignore_checksum: bool,
-    /// Read back and hash what was written (`--verify=read`).
+    /// Read back and hash the written file (`--verify=read`).
     pub verify_read: bool,
     /// Read a file once more before it is sent in parts, so that its MD5 is stored with it (`--store-md5`).
     pub store_md5: bool,
@@ -499,14 +499,14 @@ impl Default for Limits {
     }
 }
 
-/// What happens when a limit is reached.
+/// Behaviour when a limit is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cutoff {
     /// Stop at once.
     #[default]
     Hard,
-    /// Finish what is running, start nothing new.
+    /// Finish running transfers, start no new ones.
     Soft,
     /// Start only what still fits.
     Cautious,
@@ -589,7 +589,7 @@ pub enum Targets {
     OfAll,
 }
 
-/// What the sink hears besides what is done.
+/// Events that the sink gets beyond those about work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tell {
@@ -599,19 +599,19 @@ pub struct Tell {
     pub no_specials: bool,
     /// Files that only the destination has and that aren't deleted, as far as it is listed.
     pub extra: bool,
-    /// Directories, what is left out of the source and why, and which facts of the file systems differ.
+    /// Directories, entries left out of the source and why, and which file system attributes differ.
     pub details: bool,
     /// Where symlinks point.
     pub targets: Targets,
 }
 
 impl Tell {
-    /// True when facts of inodes must be listed to know what to tell.
+    /// True when listings need facts of inodes for the events that the sink gets.
     pub fn needs_posix(&self) -> bool {
         self.details || self.no_links != self.no_specials
     }
 
-    /// Is it told that this is left out for what it is?
+    /// True when an event reports that this entry is left out because of its kind.
     pub fn of_left_out(&self, entry: &Entry) -> bool {
         match entry.posix.as_deref().map(|posix| posix.is_symlink()) {
             Some(true) => !self.no_links,

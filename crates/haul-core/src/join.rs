@@ -1,4 +1,4 @@
-//! The ordered join of two listings: pure, incremental, and the only place that may say that a side lacks a key.
+//! The ordered join of two listings: pure, incremental, and the only place that may declare a key missing from a side.
 //!
 //! The engine feeds both listings in as they arrive and takes pairs out. A key is [`Pair::SrcOnly`] or
 //! [`Pair::DstOnly`] only when the other listing provably passed it by; where it broke off, stopped or lost a
@@ -61,7 +61,7 @@ pub struct Join {
 struct Seen {
     waiting: VecDeque<Entry>,
     lost: Vec<Lost>,
-    /// What went while it was listed: it may be here under another name, which the listing has passed by.
+    /// Entries that vanished during the listing: each may exist under another name, which the listing has passed by.
     vanished: Vec<Lost>,
     last: Option<Key>,
     ended: bool,
@@ -99,7 +99,7 @@ impl Seen {
         Ok(())
     }
 
-    /// True when this side lists `key` if it has it. Only asked when this side's next entry is past `key` or
+    /// True when this side would have listed `key` if it existed. Only asked when this side's next entry is past `key` or
     /// there is no more.
     fn passed(&self, key: &Key) -> bool {
         let unknown = || self.lost.iter().chain(&self.vanished).any(|lost| lost.holds(key));
@@ -134,7 +134,7 @@ impl Join {
         Ok(())
     }
 
-    /// Tells that one side's listing gives no more steps. Without [`Listed::End`] before, all after its last key
+    /// Ends one side's listing. Without a [`Listed::End`] before, everything after its last key
     /// stays unknown.
     pub fn stop(&mut self, side: Side) {
         self.side(side).stopped = true;
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(join.next_pair(), Some(Pair::Both(sized("c", 2), e("c"))));
         join.drop_while(|_, _| true);
         assert_eq!(join.next_pair(), None);
-        // What only one side has is never dropped.
+        // Keys of one side only are never dropped.
         join.push(Side::Src, Listed::Batch(vec![e("e")])).unwrap();
         join.push(Side::Dst, Listed::Batch(vec![e("f")])).unwrap();
         join.drop_while(|_, _| true);

@@ -52,12 +52,12 @@ impl IdMap {
         self.0.push((from, to));
     }
 
-    /// What an id becomes, if that is said.
+    /// The id that replaces this one, if a mapping says so.
     pub fn of(&self, id: u32) -> Option<u32> {
         self.0.iter().find(|(from, _)| from.contains(&id)).map(|(_, to)| *to)
     }
 
-    /// True when nothing is said.
+    /// True when no mapping was given.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

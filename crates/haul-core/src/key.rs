@@ -9,7 +9,7 @@ const STORED: &[u8] = b".rclonelink";
 /// Ending of a symlink's key: [`STORED`] and a byte that is in no name on a disk, see [`Key::symlink`].
 const SYMLINK: &[u8] = b".rclonelink\0";
 
-/// What a key names.
+/// Kind of the entry that a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Bytes under a name.
@@ -25,9 +25,9 @@ pub enum Kind {
 
 /// A name in one store: raw bytes with `/` between parts, ordered bytewise, never normalised.
 ///
-/// Keys are relative to the store's root and never start with the root's own path. A key tells the kind of what it names: that
-/// of a directory ends in `/` (so `a-b` < `a/` < `a/x`: a directory stands right before what it holds, and a file `a` and a
-/// directory `a/` can both exist in a bucket), that of a symlink is made by [`Key::symlink`] alone. Empty parts (`d//x`) are
+/// Keys are relative to the store's root and never start with the root's own path. A key shows the kind of its entry: a
+/// directory's ends in `/` (so `a-b` < `a/` < `a/x`: a directory comes right before its contents, and a file `a` and a
+/// directory `a/` can both exist in a bucket), a symlink's is made by [`Key::symlink`] only. Empty parts (`d//x`) are
 /// legal and come back as they were. See `docs/adr/0001-keys-are-bytes.md` and `docs/adr/0014-symlinks.md`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<[u8]>);
@@ -48,9 +48,9 @@ impl Key {
         self.0.last() == Some(&b'/')
     }
 
-    /// The key of the symlink that is called `path`.
+    /// The key of the symlink with this path.
     ///
-    /// It sorts where a store without symlinks keeps the link, right behind a file that is really called as it is stored there
+    /// It sorts where a store without symlinks keeps the link, right after a regular file with the link's stored name
     /// (`a` < `a-b` < `a.rclonelink` < the symlink `a` < `a/`): so such a store lists symlinks and files in one order without
     /// looking ahead.
     pub fn symlink(path: impl AsRef<[u8]>) -> Key {
@@ -62,18 +62,18 @@ impl Key {
         self.0.ends_with(SYMLINK)
     }
 
-    /// The name without what tells the kind: `a` for the file `a`, the symlink `a` and the directory `a/`.
+    /// The path without the kind's suffix: `a` for the file `a`, the symlink `a` and the directory `a/`.
     pub fn path(&self) -> &[u8] {
         path(&self.0)
     }
 
-    /// The name that a store without symlinks knows it by, and that rclone's commands and rules show: a symlink's ends in
-    /// `.rclonelink`. All others are their keys.
+    /// The name in a store without symlinks, as rclone's commands and rules show it: a symlink's ends in
+    /// `.rclonelink`, all others equal their keys.
     pub fn stored(&self) -> &[u8] {
         if self.is_symlink() { &self.0[..self.0.len() - 1] } else { &self.0 }
     }
 
-    /// What a store without symlinks keeps under this name, where it keeps symlinks: see [`Key::stored`].
+    /// The key of a name in a store without symlinks that keeps them as files: see [`Key::stored`].
     pub fn of_stored(name: impl AsRef<[u8]>) -> Key {
         let name = name.as_ref();
         stored_symlink(name).map_or_else(|| Key::new(name), Key::symlink)
@@ -90,12 +90,12 @@ impl Key {
         Key::new(parent(&self.0))
     }
 
-    /// The last part, without what tells the kind: `a/b/c`, the symlink `a/b/c` and `a/b/c/` give `c`.
+    /// The last path component, without the kind's suffix: `a/b/c`, the symlink `a/b/c` and `a/b/c/` give `c`.
     pub fn name(&self) -> &[u8] {
         name(&self.0)
     }
 
-    /// The last part as a key of its own.
+    /// The last path component as a key.
     pub fn leaf(&self) -> Key {
         Key::new(&self.0[parent(&self.0).len()..])
     }
@@ -105,12 +105,12 @@ impl Key {
         Key::new([&self.0, suffix.as_ref()].concat())
     }
 
-    /// This key below `dir` (which is empty or ends in `/`).
+    /// This key moved below `dir` (which is empty or ends in `/`).
     pub fn below(&self, dir: &[u8]) -> Key {
         Key::new([dir, &self.0].concat())
     }
 
-    /// The key as a person reads it: as a store without symlinks knows it, with the replacement character for invalid UTF-8.
+    /// The key for display: as a store without symlinks names it, with the replacement character for invalid UTF-8.
     pub fn display(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.stored())
     }
@@ -121,7 +121,7 @@ impl Key {
     }
 }
 
-/// The part of `key` up to and with the last `/` that isn't its own end.
+/// `key` up to and including the last `/` that isn't at its end.
 pub fn parent(key: &[u8]) -> &[u8] {
     let body = key.strip_suffix(b"/").unwrap_or(key);
     // Called some ten times for each file.
@@ -131,12 +131,12 @@ pub fn parent(key: &[u8]) -> &[u8] {
     }
 }
 
-/// The last part of `key`, without what tells the kind.
+/// The last path component of `key`, without the kind's suffix.
 pub fn name(key: &[u8]) -> &[u8] {
     &path(key)[parent(key).len()..]
 }
 
-/// What follows the path in the key of something of this kind.
+/// Suffix of a key of this kind, after the path.
 pub fn ending(kind: Kind) -> &'static [u8] {
     match kind {
         Kind::File | Kind::Special => b"",
@@ -150,7 +150,7 @@ pub fn path(key: &[u8]) -> &[u8] {
     key.strip_suffix(b"/").unwrap_or(plain(key))
 }
 
-/// `key` without what tells that it is a symlink's; a directory's keeps its `/`.
+/// `key` without a symlink's suffix; a directory's keeps its `/`.
 pub fn plain(key: &[u8]) -> &[u8] {
     key.strip_suffix(SYMLINK).unwrap_or(key)
 }
@@ -160,12 +160,12 @@ pub fn stored_symlink(name: &[u8]) -> Option<&[u8]> {
     name.strip_suffix(STORED).filter(|path| !path.is_empty() && !path.ends_with(b"/"))
 }
 
-/// A text before `key` with few or no keys between them: where a listing begins so that `key` is its first. Valid UTF-8 without
-/// control characters beyond those of `key`, as some services demand of such places.
+/// A text before `key` with few or no keys between them: where to begin a listing so that `key` comes first. Valid UTF-8 without
+/// control characters beyond those of `key`, as some services demand of start positions.
 pub fn just_before(key: &[u8]) -> Vec<u8> {
     let Some((last, head)) = key.split_last() else { return Vec::new() };
     let mut before = head.to_vec();
-    // What follows `0~` up to `1` are only keys that go on behind a `~`.
+    // Keys from `0~` up to `1` are only those with a further byte after a `~`.
     if (b'"'..0x7f).contains(last) {
         before.extend([last - 1, b'~']);
     }

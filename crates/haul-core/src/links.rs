@@ -1,12 +1,12 @@
-//! Symlinks as text: where they lead as far as that tells, and how they are made unusable on their way. Pure: nothing is
+//! Symlinks as text: where they lead, as far as the text shows, and how targets are made unusable. Pure: nothing is
 //! looked up.
 
 use serde::{Deserialize, Serialize};
 
-/// What stands before the target of a symlink that is made unusable; rsync's (`--munge-links`).
+/// Prefix that makes a symlink's target unusable; rsync's (`--munge-links`).
 pub const MUNGED: &[u8] = b"/rsyncd-munged/";
 
-/// How a source's symlinks are shown, so that whoever copies them by another way shows them the same.
+/// How a source's symlinks are presented, so that a copy by another way presents them the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceLinks {
@@ -14,11 +14,11 @@ pub struct SourceLinks {
     pub follow_dirs: bool,
     /// Those that are shown as files are followed.
     pub follow_files: bool,
-    /// What is done to the targets of those that are shown as links.
+    /// Change made to the targets of symlinks that are kept.
     pub munge: Munge,
 }
 
-/// What is done to targets of symlinks between where they are and where they go.
+/// Change made to symlink targets between source and destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Munge {
@@ -29,12 +29,12 @@ pub struct Munge {
 }
 
 impl Munge {
-    /// True when targets may become others.
+    /// True when targets may change.
     pub fn changes(self) -> bool {
         self.off || self.on
     }
 
-    /// What `target` becomes. [`MUNGED`] alone has nothing behind it that could be left.
+    /// The new target. A bare [`MUNGED`] stays, since nothing would be left.
     pub fn target(self, target: Vec<u8>) -> Vec<u8> {
         let off = target.strip_prefix(MUNGED).filter(|rest| self.off && !rest.is_empty());
         match (off, self.on) {
@@ -45,8 +45,8 @@ impl Munge {
     }
 }
 
-/// True when a symlink that holds `target`, `depth` directories below the top of a tree, may lead out of the tree; rsync's
-/// rule (`--safe-links`): absolute and empty targets do, and `..` counts only at the beginning.
+/// True when a symlink with this `target`, `depth` directories below the top of a tree, may lead out of the tree; rsync's
+/// rule (`--safe-links`): absolute and empty targets do, and `..` is allowed only at the beginning.
 pub fn leads_out(target: &[u8], mut depth: usize) -> bool {
     if target.is_empty() || target.starts_with(b"/") || (target.len() > 3 && target.ends_with(b"/..")) {
         return true;

@@ -1,4 +1,4 @@
-//! What a listing gives: batches of entries, the ranges it could not read, and the proof that it saw the rest.
+//! Steps of a listing: batches of entries, the ranges it could not read, and the proof that it saw the rest.
 
 use crate::{Entry, Error, Key};
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 pub enum Listed {
     /// Entries in bytewise key order, all after the entries of earlier batches.
     Batch(Vec<Entry>),
-    /// A range that could not be listed; what is in it is unknown, the rest goes on.
+    /// A range that could not be listed: its contents are unknown, and the listing continues after it.
     Failed {
         /// The keys that were not seen.
         lost: Lost,
-        /// Why. `Hidden` is no failure: the range was left out on purpose though something is in it.
+        /// Why. `Hidden` isn't a failure: the range was left out on purpose though it isn't empty.
         error: Error,
     },
-    /// A name that was listed, and was no longer there when it was asked about or opened; told before the end, among what
-    /// comes. Whoever must know whether it saw all looks again: a file that is renamed while its directory is listed may be
-    /// seen under neither name. Stores whose listing is one answer have nothing to tell.
+    /// A name that was listed but no longer existed when it was examined or opened; reported before the end, between
+    /// entries. Callers that need a complete view list again: a file renamed while its directory is listed may be
+    /// seen under neither name. Stores that answer a listing in one piece never report it.
     Vanished(Key),
     /// Everything else was seen.
     End,
@@ -39,12 +39,12 @@ impl Lost {
         Lost { from: key.clone(), to: key.after_prefix() }
     }
 
-    /// What the directory `key` holds, but not that it is there.
+    /// The contents of directory `key`, without the directory itself.
     pub fn inside(key: &Key) -> Self {
         Lost { from: key.with_suffix([0]), to: key.after_prefix() }
     }
 
-    /// This key alone, and what is below it if it is a directory's.
+    /// This key alone; for a directory, with everything below it.
     pub fn only(key: &Key) -> Self {
         match key.is_dir() {
             true => Lost::below(key),

@@ -3,9 +3,9 @@
 
 use std::io::{self, BufRead, Read};
 
-/// What mpiFileUtils writes since 0.9: all numbers are of 64 bits, the highest byte first.
+/// Format of mpiFileUtils since 0.9: all numbers are 64-bit big-endian.
 const BINARY: u64 = 4;
-/// What it wrote before, in the byte order of the machine.
+/// Its older format, in the byte order of the machine.
 const OLDER: u64 = 3;
 /// Ten numbers follow each path: mode, owner, group, three times, size.
 const FACTS: u64 = 10 * 8;
@@ -114,10 +114,10 @@ fn in_line(line: &[u8]) -> &[u8] {
     if rest.is_empty() { line } else { rest }
 }
 
-/// A path of a list as a name in the folder that it is of; `None` for the folder itself. `folder` are the names that it goes by. A
-/// path that begins with `./`, or with none of these, is a name in it already.
+/// A path of a list as a name relative to its folder; `None` for the folder itself. `folder`: the paths by which the folder is known. A
+/// path that begins with `./`, or with none of these, is relative already.
 ///
-/// Errors: one line. It is somewhere else.
+/// Errors: one line. The path is outside of the folder.
 pub fn name_in(path: &[u8], folder: &[&[u8]]) -> Result<Option<Vec<u8>>, String> {
     let below = |above: &&[u8]| match path.strip_prefix(*above) {
         Some(rest) if rest.is_empty() || above.ends_with(b"/") => Some(rest),

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use regex::Regex;
 use unicode_normalization::UnicodeNormalization as _;
 
-/// What is done to names.
+/// Renaming steps.
 #[derive(Clone, Debug)]
 pub struct NewNames(Vec<Step>);
 
@@ -53,7 +53,7 @@ enum Change {
     Regex(Regex, String),
 }
 
-/// What a query of a URL may hold as it is.
+/// Characters that need no escape in a URL's query.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 impl NewNames {
@@ -183,8 +183,8 @@ impl Change {
     }
 }
 
-/// A name as a store has it that takes names for one by case, or by how Unicode composes them: composed, and each character in lower
-/// case by itself, as rclone has it. A byte that belongs to no character is `U+FFFD`.
+/// A name as a store sees it that ignores case or Unicode composition: composed, and each character lower-cased
+/// separately, as rclone does. A byte that isn't part of a character becomes `U+FFFD`.
 pub fn folded(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

@@ -1,5 +1,5 @@
-//! A part of a job: the keys of a range, or some directories without what they hold. Both sides are listed within it, so that
-//! what is absent from it is proved absent, and nothing outside is touched.
+//! A part of a job: a range of keys, or some directories without their contents. Both sides are listed within it, so that
+//! a key missing from a side is proved missing, and nothing outside is touched.
 
 use crate::{Key, Listed};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ impl KeyRange {
         self.through.as_ref().is_some_and(|through| key > through)
     }
 
-    /// True when something in the directory `dir` (its key), or the directory itself, may be in the range.
+    /// True when the directory `dir` (its key), or an entry in it, may be in the range.
     pub fn meets(&self, dir: &[u8]) -> bool {
         let over = self
             .after
@@ -63,8 +63,8 @@ impl KeyRange {
         !over && self.through.as_ref().is_none_or(|through| dir <= through.as_bytes())
     }
 
-    /// The pieces between `cuts`, which are in order: each but the last ends with its cut. Cuts outside of the range count for
-    /// nothing.
+    /// The pieces between `cuts`, which are in order: each piece but the last ends with its cut. Cuts outside of the range are
+    /// ignored.
     pub fn pieces(&self, cuts: &[Key]) -> Vec<KeyRange> {
         let mut pieces = Vec::new();
         let mut after = self.after.clone();
@@ -79,8 +79,8 @@ impl KeyRange {
         pieces
     }
 
-    /// What of a step of a listing belongs to the range, and whether nothing of it can come after. An entry beyond the range proves,
-    /// as entries come in order, that all of the range was seen. What could not be seen proves nothing: it is told when it is known.
+    /// The part of a listing step that belongs to the range, and whether no more can follow. Since entries come in order, an entry
+    /// beyond the range proves that all of the range was seen. An unreadable range proves nothing: it is reported as it comes.
     pub fn clip(&self, step: Listed) -> (Listed, bool) {
         match step {
             Listed::Batch(mut entries) => {
@@ -95,7 +95,7 @@ impl KeyRange {
                     false => (Listed::Failed { lost, error }, false),
                 }
             }
-            // Looking twice where nothing of the range is costs little.
+            // Looking twice outside of the range costs little.
             Listed::Vanished(key) => (Listed::Vanished(key), false),
             Listed::End => (Listed::End, true),
         }

@@ -1,4 +1,4 @@
-//! What to do about one key: pure, so that a dry run, `check` and the real run can't disagree.
+//! The decision about one key: pure, so that a dry run, `check` and the real run can't disagree.
 
 use crate::{
     Entry, Key,
@@ -8,7 +8,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How the bytes go: the first that both ends allow.
+/// How the bytes travel: the first route that both ends allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
@@ -23,7 +23,7 @@ pub enum Route {
     Stream,
 }
 
-/// What may be at the destination when a write is published.
+/// Condition on the destination when a write is published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Replace {
     /// Nothing.
@@ -34,19 +34,19 @@ pub enum Replace {
     Anything,
 }
 
-/// What to do about one key.
+/// Action for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Transfer the source's bytes.
     Copy,
-    /// Take what another place at the destination's side has (`--link-dest`, or `--copy-dest` where only exact files count).
+    /// Take the file of an alternate destination (`--link-dest`, or `--copy-dest` where only exact files count).
     Reuse,
     /// Set the destination's modification time and attributes to the source's; the bytes are equal.
     Touch,
     /// Hard-link it to a file that is at the destination already.
     Link,
-    /// Rename what the destination has under another name.
+    /// Rename the destination's file that has another name.
     Rename,
     /// Create a directory.
     MakeDir,
@@ -58,14 +58,14 @@ pub enum Action {
     Refuse,
 }
 
-/// One thing to do, the facts it rests on, and why.
+/// One action, the facts it rests on, and why.
 ///
-/// To keep a directory of both sides means to give it the source's time and attributes in the end; to keep one that only the
-/// destination has means to leave it those that it has.
+/// To keep a directory of both sides means to set the source's time and attributes on it in the end; one that only the
+/// destination has keeps its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// What to do.
+    /// The action.
     pub action: Action,
     /// The source's entry, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,22 +78,22 @@ pub struct Step {
     /// Its key at the destination, where that isn't the source's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Key>,
-    /// In what the two sides differ, by their listed facts.
+    /// Listed facts in which the two sides differ.
     #[serde(default)]
     pub differs: Difference,
-    /// By its listed facts it is kept, but attributes that no listing has must still be compared.
+    /// Kept by its listed facts, but unlisted attributes must still be compared.
     #[serde(default, skip_serializing_if = "crate::wire::is_false")]
     pub look: bool,
-    /// The file of an alternate destination, which may be taken instead.
+    /// The file of an alternate destination that may be used instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Box<Elsewhere>>,
-    /// The destination's key that a further name of a file is linked to.
+    /// The destination's key that a further name of a file is hard-linked to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_to: Option<Key>,
 }
 
 impl Step {
-    /// A step with these facts and no others.
+    /// A step with these facts only.
     pub fn new(action: Action, src: Option<Entry>, dst: Option<Entry>, why: Reason) -> Step {
         let differs = Difference::default();
         Step { action, src, dst, why, to: None, differs, look: false, elsewhere: None, link_to: None }
@@ -111,21 +111,21 @@ impl Step {
     }
 }
 
-/// A file of an alternate destination, and what can be done with it.
+/// A file of an alternate destination, and its possible uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elsewhere {
     /// Number of the alternate destination: those to compare with come first, then those to take from.
     pub place: usize,
-    /// What is there.
+    /// Its entry.
     pub entry: Entry,
-    /// In what it differs from the source.
+    /// Facts in which it differs from the source.
     pub differs: Difference,
-    /// What can be done with it.
+    /// How the destination may use it.
     pub use_as: UseAs,
 }
 
-/// What can be done with the file of an alternate destination.
+/// How the destination may use the file of an alternate destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UseAs {
@@ -140,7 +140,7 @@ pub enum UseAs {
     },
 }
 
-/// What to do about a file that only the source has.
+/// Decides about a file that only the source has.
 pub fn missing(src: Entry, job: &Job) -> Step {
     let (action, why) = match (src.is_dir(), job.existing.only) {
         (true, false) => (Action::MakeDir, Reason::Missing),
@@ -150,7 +150,7 @@ pub fn missing(src: Entry, job: &Job) -> Step {
     Step::new(action, Some(src), None, why)
 }
 
-/// What to do about a file that both sides have, by the verdict on it. `None` for [`Verdict::Ask`]: ask first.
+/// Decides about a file that both sides have, by the verdict on it. `None` for [`Verdict::Ask`]: ask first.
 pub fn both(src: Entry, dst: Entry, verdict: Verdict, job: &Job) -> Option<Step> {
     let (action, why) = match verdict {
         Verdict::Ask(_) => return None,
@@ -165,8 +165,8 @@ pub fn both(src: Entry, dst: Entry, verdict: Verdict, job: &Job) -> Option<Step>
     Some(Step::new(action, Some(src), Some(dst), why))
 }
 
-/// What to do about a further name of a file whose first name is at the destination: link it, unless it is linked already
-/// (`linked`) or what is there must stay.
+/// Decides about a further name of a file whose first name exists at the destination: link it, unless it is linked already
+/// (`linked`) or the existing file must stay.
 pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, job: &Job) -> (Action, Reason) {
     let newer = |dst: &Entry| src.mtime.zip(dst.mtime).is_some_and(|(a, b)| b > a);
     match dst {
@@ -179,8 +179,8 @@ pub fn link(src: &Entry, dst: Option<&Entry>, linked: bool, job: &Job) -> (Actio
     }
 }
 
-/// What to do about a file that is kept by its listed facts because of `same` ([`Step::look`]), once it is found in which attributes
-/// it differs.
+/// Decides about a file that is kept by its listed facts because of `same` ([`Step::look`]), once its differing attributes
+/// are known.
 pub fn looked(same: Reason, found: Differs) -> (Action, Reason) {
     match found.any() {
         true => (Action::Touch, Reason::Attributes(found)),
@@ -188,7 +188,7 @@ pub fn looked(same: Reason, found: Differs) -> (Action, Reason) {
     }
 }
 
-/// What to do about a file that only the destination has. Call it only for keys that are proved to be missing from the source.
+/// Decides about a file that only the destination has. Call it only for keys that are proved to be missing from the source.
 pub fn extra(dst: Entry, delete: bool) -> Step {
     let action = if delete { Action::Delete } else { Action::Keep };
     let differs = Difference { what: FileType::of(&dst), ..Difference::default() };

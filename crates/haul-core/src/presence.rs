@@ -1,5 +1,5 @@
-//! By which way to find out which of some keys a store has: ask for each, leap through its listing, or list all of it. Pure:
-//! what was seen goes in, a choice comes out. `haul::presence` does the asking.
+//! Choice of a way to find out which of some keys a store has: ask for each, leap through its listing, or list all of it. Pure:
+//! observations go in, a choice comes out. `haul::presence` does the asking.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct Choice {
     pub why: Why,
 }
 
-/// What a choice rests on.
+/// Basis of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
     /// The user said so.
@@ -34,22 +34,22 @@ pub enum Why {
     Few(usize),
     /// The first page was the last.
     SeenWhole,
-    /// A page settles about so many keys.
+    /// Keys that a page settles.
     PerPage(f64),
 }
 
-/// What a look at the store's listing showed.
+/// Result of sampling the store's listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Pages that were read, each begun at a key in doubt.
     pub pages: u64,
-    /// Keys that they settled, that one included.
+    /// Keys that they settled, including the first.
     pub settled: u64,
     /// Nothing comes after them.
     pub ended: bool,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
     /// Read one more page to know better; it is of use whatever is chosen then.
@@ -58,27 +58,27 @@ pub enum Next {
     Go(Choice),
 }
 
-/// Up to so many keys are asked for at once, without a look: that is one round trip whatever the store holds, and a look is one
+/// Up to this many keys are asked for at once, without a sample: that is one round trip whatever the store holds, and a sample is one
 /// more.
 pub const FEW: usize = 16;
 
-/// A page takes as long as so many questions: S3 answers a HEAD in 15 to 50 ms and sends a page of 1,000 keys in 60 to 130, and
+/// A page takes as long as this many questions: S3 answers a HEAD in 15 to 50 ms and sends a page of 1,000 keys in 60 to 130, and
 /// reading it takes this machine as long as a dozen HEADs.
 const PAGE: f64 = 2.0;
 
 /// Pages that the choice may cost.
 const LOOKS: u64 = 2;
 
-/// A page that settles so many keys leaves no doubt.
+/// A page that settles this many keys leaves no doubt.
 const CLEAR: u64 = 6;
 
-/// Up to so many keys are asked for in about two round trips: a second look would cost more than it can save.
+/// Up to this many keys are asked for in about two round trips: a second sample would cost more than it can save.
 const SOME: usize = 128;
 
 /// Chooses between asking and leaping. `wanted` is the number of keys, `None` when there are more than were counted.
 ///
 /// Listing everything is never chosen here: leaping takes no more requests than keys in doubt, nor than pages between the first
-/// and the last of them. It is for who must know what else is there.
+/// and the last of them. A full listing is for callers that need the other keys too.
 pub fn choose(wanted: Option<usize>, sample: Sample) -> Next {
     let go = |method, why| Next::Go(Choice { method, why });
     if let Some(few) = wanted.filter(|n| *n <= FEW) {
@@ -165,7 +165,7 @@ mod tests {
                 let list = time(keys.div_ceil(PAGE_KEYS).max(1), PAGE);
                 let ours = if method == Method::Ask { ask } else { leap };
                 let best = ask.min(leap).min(list);
-                // What the looks themselves take is at most two round trips of pages.
+                // The samples themselves take at most two round trips of pages.
                 assert!(ours <= 1.25 * best + looks as f64 * PAGE, "{files} files, {keys} keys: {ours} and not {best}");
             }
         }

@@ -50,7 +50,7 @@ pub(crate) fn reason() -> impl Strategy<Value = Reason> {
     ])
 }
 
-/// What differs.
+/// A difference between two entries.
 pub(crate) fn difference() -> impl Strategy<Value = Difference> {
     let what = select(vec![FileType::File, FileType::Dir, FileType::Link, FileType::Device, FileType::Special]);
     (what, any::<[bool; 10]>()).prop_map(

@@ -54,7 +54,7 @@ fn split(text: &str, ends: impl Fn(char) -> bool) -> Vec<String> {
     fields
 }
 
-/// A text in lines of at most so many columns, broken at spaces; all but the first begin with `indent`.
+/// Wraps a text at spaces to lines of at most `width` columns; all but the first begin with `indent`.
 pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for paragraph in text.lines() {
@@ -71,7 +71,7 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     lines.join(&format!("\n{indent}"))
 }
 
-/// The first of these characters, as many as fit into `width` columns.
+/// The longest beginning that fits into `width` columns.
 pub fn cut(characters: impl Iterator<Item = char>, width: usize) -> impl Iterator<Item = char> {
     let mut used = 0;
     characters.take_while(move |c| {

@@ -28,10 +28,10 @@ impl Size {
 /// Powers of 1024 and the letters that stand for them.
 const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Reads a size: a number, fractions allowed, with a suffix `B`, `K`, `M`, `G`, `T`, `P`, `E` (either case, powers of
+/// Parses a size: a number, fractions allowed, with a suffix `B`, `K`, `M`, `G`, `T`, `P`, `E` (either case, powers of
 /// 1024, also `Ki` and `KiB`); KiB without a suffix; `off`.
 ///
-/// Errors: one line that names the text and says what is wrong with it.
+/// Errors: one line with the text and the problem.
 pub fn parse_size(text: &str) -> Result<Size, String> {
     if text.eq_ignore_ascii_case("off") {
         return Ok(Size::Off);

@@ -82,7 +82,7 @@ pub mod maybe_bytes {
     }
 }
 
-/// What several share and may be missing, for `#[serde(with)]`.
+/// Shared optional values, for `#[serde(with)]`.
 pub mod shared {
     use super::{Deserialize, Deserializer, Serialize, Serializer};
     use std::sync::Arc;
@@ -112,13 +112,13 @@ pub mod numbers {
 
     /// Reads them.
     ///
-    /// Errors: what is no list of numbers.
+    /// Errors: not a list of numbers.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[u32]>, D::Error> {
         Ok(Vec::deserialize(from)?.into())
     }
 }
 
-/// Bytes that nobody reads as text, for `#[serde(with)]`.
+/// Binary bytes, for `#[serde(with)]`.
 pub mod raw {
     use serde::{Deserializer, Serializer, de::Visitor};
     use std::fmt;
@@ -130,7 +130,7 @@ pub mod raw {
 
     /// Reads them.
     ///
-    /// Errors: what is no bytes.
+    /// Errors: not bytes.
     pub fn deserialize<'de, D: Deserializer<'de>, T: From<Vec<u8>>>(from: D) -> Result<T, D::Error> {
         struct Bytes;
         impl<'de> Visitor<'de> for Bytes {

@@ -100,7 +100,7 @@ pub fn encode(bytes: &[u8]) -> String {
             held &= (1 << bits) - 1;
         }
     }
-    // What is left is filled up with ones.
+    // The remaining bits are padded with ones.
     let filled = |width: u32| held << (width - bits) | ((1 << (width - bits)) - 1);
     match bits {
         0 => {}

@@ -1,5 +1,5 @@
-//! Content as the other store has it: a header with a nonce, then blocks, each a NaCl secretbox (XSalsa20 and Poly1305) under a nonce
-//! of its own. rclone's format, bit for bit.
+//! Encrypted content as the other store has it: a header with a nonce, then blocks, each a NaCl secretbox (XSalsa20 and Poly1305) under
+//! its own nonce. rclone's format, bit for bit.
 
 use crate::salsa::{self, Stream};
 use bytes::{Bytes, BytesMut};
@@ -8,7 +8,7 @@ use poly1305::{Poly1305, universal_hash::KeyInit as _};
 use std::ops::Range;
 use subtle::ConstantTimeEq as _;
 
-/// What an encrypted file begins with.
+/// Magic bytes of an encrypted file.
 const MAGIC: [u8; 8] = *b"RCLONE\0\0";
 /// Bytes of a nonce.
 pub const NONCE: usize = 24;
@@ -37,7 +37,7 @@ impl Nonce {
         }
     }
 
-    /// What a file with this nonce begins with.
+    /// Header of a file with this nonce.
     pub fn header(self) -> [u8; HEADER as usize] {
         let mut header = [0; HEADER as usize];
         header[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -205,9 +205,9 @@ impl Opener {
         Opener { sealer, nonce, number, held: BytesMut::new() }
     }
 
-    /// Takes further bytes; gives the blocks that are whole now.
+    /// Takes further bytes; returns the blocks that are complete now.
     ///
-    /// Errors: those of [`Sealer::open`].
+    /// Errors: as [`Sealer::open`].
     pub fn take(&mut self, bytes: &[u8]) -> Result<Vec<Bytes>> {
         self.held.extend_from_slice(bytes);
         let mut opened = Vec::new();
@@ -218,9 +218,9 @@ impl Opener {
         Ok(opened)
     }
 
-    /// The last block, which may be shorter; `None` when there is nothing left.
+    /// The last block, which may be shorter; `None` when nothing is left.
     ///
-    /// Errors: those of [`Sealer::open`].
+    /// Errors: as [`Sealer::open`].
     pub fn end(mut self) -> Result<Option<Bytes>> {
         let last = std::mem::take(&mut self.held);
         if last.is_empty() { Ok(None) } else { self.next(&last).map(Some) }

@@ -18,7 +18,7 @@ const MADE: usize = 80;
 
 /// scrypt (RFC 7914) of a password and a salt.
 ///
-/// Errors: there is no memory.
+/// Errors: out of memory.
 fn scrypt(password: &[u8], salt: &[u8], (n, r, p): (u64, u64, u64)) -> Result<[u8; MADE]> {
     let mut made = [0; MADE];
     // SAFETY: each pointer comes with its own length, and nothing is kept.
@@ -64,7 +64,7 @@ impl fmt::Debug for Keys {
 impl Keys {
     /// Keys of a password and of the second one, which may be empty. An empty password makes keys of zeros, as in rclone.
     ///
-    /// Errors: there is no memory.
+    /// Errors: out of memory.
     pub fn new(password: &str, second: &str) -> Result<Keys> {
         let salt = if second.is_empty() { &SALT[..] } else { second.as_bytes() };
         let made = match password {

@@ -1,8 +1,8 @@
-//! Files whose names and content are encrypted on another store (`crypt`), in rclone's format: either program reads what the other
-//! wrote. Requests are retried by the layers around the other store.
+//! Files whose names and content are encrypted on another store (`crypt`), in rclone's format: each program reads the other's
+//! files. Requests are retried by the layers around the other store.
 //!
-//! What is where: `keys`, `names` (with `eme` and `base32768`) and `content` are the format, pure; `list`, `read` and `upload` are the
-//! store. docs/adr/0016-crypt.md tells why it is done so.
+//! Modules: `keys`, `names` (with `eme` and `base32768`) and `content` are the format, pure; `list`, `read` and `upload` are the
+//! store. docs/adr/0016-crypt.md gives the reasons.
 
 mod base32768;
 pub mod content;
@@ -57,7 +57,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let prefix = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
     let content = data.map(Sealer::new);
-    // Where its files are in the other store. Whoever comes with a path that can't be encrypted is told when he uses it.
+    // Location of its files in the other store. A path that can't be encrypted is reported when it is used.
     let dir = names.hidden(&Key::new(&prefix[..])).unwrap_or_else(|_| Key::new(""));
     let caps = caps(inner.caps(), names.mode, content.is_some(), &alike, (&prefix, &dir));
     let locator = format!("{}:{}", request.remote, String::from_utf8_lossy(&request.path));
@@ -66,14 +66,14 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(Crypt(Arc::new(Service { inner, names, content, strict, prefix, caps, locator, nonces, proved }))))
 }
 
-/// What the other store can do, as far as it can be done with encrypted files.
+/// The other store's caps, as far as they hold for encrypted files.
 ///
-/// `prefix`: what all keys begin with, and the key of that directory in the other store.
+/// `prefix`: prefix of all keys, and the key of that directory in the other store.
 fn caps(inner: &Caps, mode: Mode, sealed: bool, alike: &str, (prefix, dir): (&[u8], &Key)) -> Caps {
     let within = |domain: &Domain| domain.within(&format!("crypt {alike}"), prefix);
     Caps {
         symlinks: false,
-        // What is remembered of a file by its inode is of what the other store shows.
+        // Facts remembered by an inode belong to the other store's file.
         changed: match inner.changed {
             Changed::Inode if sealed => Changed::Unknown,
             changed => changed,
@@ -100,9 +100,9 @@ struct Service {
     names: Names,
     /// `None` where content stays as it is.
     content: Option<Sealer>,
-    /// What foreign names are.
+    /// Treatment of foreign names.
     strict: options::Strict,
-    /// What all keys begin with below the other store's root, plain: empty, or a directory with its `/`.
+    /// Plain prefix of all keys below the other store's root: empty, or a directory with its `/`.
     prefix: Vec<u8>,
     caps: Caps,
     locator: String,
@@ -128,7 +128,7 @@ impl Service {
         self.names.hidden(&key.below(prefix))
     }
 
-    /// Plain bytes of a file that has so many; `None` when no encrypted file has.
+    /// Plain size of a file with this encrypted size; `None` when no encrypted file can have it.
     fn plain_size(&self, size: u64) -> Option<u64> {
         if self.content.is_some() { content::plain_size(size) } else { Some(size) }
     }
@@ -234,7 +234,7 @@ impl Service {
     }
 }
 
-/// Tells of plain bytes what is told of encrypted ones.
+/// Converts progress in encrypted bytes to plain bytes.
 fn plain_progress(watch: &Watch, numbers: Vec<usize>, items: &[CopyItem]) -> Watch {
     let copied: Vec<(AtomicU64, u64)> = items.iter().map(|item| (AtomicU64::new(0), item.size)).collect();
     let plain = |sealed: u64, size: u64| match sealed >= content::sealed_size(size) {

@@ -15,7 +15,7 @@ use haul_core::{Error, ErrorKind, Key, Result, encoding::Encoding as Standard};
 
 const STANDARD: Standard = Standard::STANDARD;
 
-/// What happens to names (`filename_encryption`).
+/// Treatment of names (`filename_encryption`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Encrypted.
@@ -39,13 +39,13 @@ pub enum Encoding {
 
 /// How names go.
 pub struct Names {
-    /// What happens to them.
+    /// Treatment of names.
     pub mode: Mode,
     /// Directories' names too (`directory_name_encryption`).
     pub dirs: bool,
     /// How encrypted ones are written.
     pub encoding: Encoding,
-    /// What follows a name that stays; empty for none.
+    /// Suffix of a name that stays plain; empty for none.
     pub suffix: Vec<u8>,
     cipher: Aes256,
     tweak: [u8; 16],
@@ -147,7 +147,7 @@ impl Names {
         }
     }
 
-    /// What is encrypted is the name in rclone's standard encoding, and what comes out of it is one again.
+    /// A name is encrypted in rclone's standard encoding, and decrypts to one.
     fn part(&self, name: &[u8]) -> Result<Vec<u8>> {
         if name.is_empty() {
             return Ok(Vec::new());

@@ -84,7 +84,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     )),
 ];
 
-/// What a name is that can't be decrypted.
+/// Treatment of a name that can't be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
     /// An error beside the others of its directory: what it is called is unknown, so that nothing counts as missing there.
@@ -95,15 +95,15 @@ pub enum Strict {
     LeftOut,
 }
 
-/// What the options say.
+/// Settings from the options.
 pub struct Settings {
     /// How names go.
     pub names: Names,
     /// The key of content; `None` where content stays as it is.
     pub data: Option<[u8; 32]>,
-    /// What foreign names are.
+    /// Treatment of foreign names.
     pub strict: Strict,
-    /// The same for two remotes that encrypt alike, and of no use to who wants to decrypt.
+    /// Equal for two remotes that encrypt alike, and useless for decrypting.
     pub alike: String,
 }
 

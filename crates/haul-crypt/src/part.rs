@@ -20,7 +20,7 @@ pub struct SealedPart {
     /// Where the plain bytes begin: at a block.
     offset: u64,
     plain: Payload,
-    /// What goes before: the file's header, or the end of the part before.
+    /// Bytes to send first: the file's header, or the end of the part before.
     front: Bytes,
     /// Encrypted bytes in all, without what is left to the next part.
     size: u64,
@@ -88,9 +88,9 @@ impl SealedPart {
         Ok(out.freeze())
     }
 
-    /// CRC-64/NVME of the plain bytes and of the encrypted ones that are sent.
+    /// CRC-64/NVME of the plain bytes, and of the encrypted ones that are sent.
     ///
-    /// Errors: those of reading the plain bytes, where not all were sent in order.
+    /// Errors: reading the plain bytes failed, where not all were sent in order.
     pub fn crc64(&self) -> Result<(u64, u64)> {
         let mut passed = self.passed().clone();
         if passed.turns < self.turns() {

@@ -172,8 +172,8 @@ pub fn pieces(body: Body, key: &Key) -> BoxStream<'static, Result<Bytes>> {
     }
 }
 
-/// The plain bytes of `encrypted`, of which `expected` bytes must come (`None`: nobody knows how many), cut to `range` of them. A cut between two blocks can't be told
-/// from their content, so the bytes are counted.
+/// The plain bytes of `encrypted`, of which `expected` bytes must come (`None`: nobody knows how many), cut to `range` of them. A cut
+/// between two blocks can't be told from their content, so the bytes are counted.
 pub fn opened(
     opener: Opener,
     encrypted: BoxStream<'static, Result<Bytes>>,
@@ -233,7 +233,7 @@ pub fn opened(
     .boxed()
 }
 
-/// An entry's facts as the other store tells them, with the key and size that they have here.
+/// Facts of an entry from the other store, with the plain key and size.
 ///
 /// Errors: those of `stat`.
 pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {

@@ -1,5 +1,5 @@
 //! XSalsa20's stream: by the cipher's crate, or by blocks side by side in vector registers: eight with AVX2, which takes a quarter of
-//! the time, sixteen with AVX-512, which takes a third of that (Salsa20 has no instruction of its own, and the crate works on one
+//! the time, sixteen with AVX-512, which takes a third of that (Salsa20 has no CPU instruction, and the crate works on one
 //! block after another).
 
 // The only unsafe code of this crate: reading vector registers as bytes, and calling what was compiled for registers that were found to

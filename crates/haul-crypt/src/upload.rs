@@ -1,4 +1,4 @@
-//! Writing: parts are encrypted as they go, each by itself, so that they may still go in any order and be sent again by a later run.
+//! Writing: each part is encrypted on its own as it is sent, so that parts may go in any order and be sent again by a later run.
 
 use crate::{
     Service,
@@ -65,7 +65,7 @@ fn is_equal(service: &Service) -> bool {
     service.inner.caps().parts.is_some_and(|limits| limits.equal)
 }
 
-/// What the other store is told of a write.
+/// The other store's spec of a write.
 fn encrypted(spec: WriteSpec) -> WriteSpec {
     WriteSpec { size: spec.size.map(content::sealed_size), hashes: Default::default(), ..spec }
 }
@@ -159,7 +159,7 @@ impl Tails {
     }
 }
 
-/// What is remembered of a part that was sent: the other store's receipt, and what it must be told of the part later on.
+/// Receipt of a sent part: the other store's own, and the part's facts needed later.
 struct Receipt {
     /// Where its plain bytes begin, how many they are, and their CRC-64/NVME.
     plain: (u64, u64, u64),
@@ -223,7 +223,7 @@ impl Sealed {
         Sealed { inner, sealer, nonce, key: key.clone(), plain_size, tails, passing: service.inner.caps().relays }
     }
 
-    /// What is yet to be sent when all plain bytes were: the header of an empty file, or the tail of a last part that nobody knew to be
+    /// Bytes still to send after all plain ones: the header of an empty file, or the tail of a last part that wasn't known to be
     /// the last.
     fn left_over(&self, parts: &[Part]) -> Option<LeftOver> {
         let Some(last) = parts.iter().max_by_key(|part| part.index) else {
@@ -289,7 +289,7 @@ impl Sealed {
         let left = if tail.is_some() { HEADER as u64 } else { 0 };
         let part = Arc::new(SealedPart::new(self.sealer, self.nonce, offset, payload.clone(), front, left));
         let mut sealed = payload.with_made(part.clone(), part.size());
-        // What may become a whole file by one request must have its checksum before.
+        // A part that may become a whole file in one request must have its checksum first.
         if self.passing && (offset > 0 || self.plain_size.is_some_and(|all| all > size)) {
             sealed = sealed.passing(Vec::new());
         }

@@ -1,4 +1,4 @@
-//! Questions about folders whose answer all share who wait for it.
+//! Questions about folders, each answered once for all that wait for it.
 
 use crate::facts::File;
 use haul_core::Result;
@@ -28,7 +28,7 @@ impl Asked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default().clone()
     }
 
-    /// Nobody else holds it any more: it goes.
+    /// Removes the slot if nobody else holds it.
     fn leave(&self, id: &str, slot: Arc<Slot>) {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::strong_count(&slot) <= 2 {

@@ -1,4 +1,4 @@
-//! Changing what is there: directories, copies, moves, times, deletes.
+//! Changes: directories, copies, moves, times, deletes.
 
 use crate::{
     AT_ONCE,
@@ -17,7 +17,7 @@ use serde_json::json;
 /// See [`haul_store::Store::make_dir`].
 pub async fn make_dir(service: &Service, key: &Key) -> Result<String> {
     if key.is_root() {
-        // What is known may have gone.
+        // The known folder may no longer exist.
         service.dirs.forget(key);
     }
     service.made(key).await
@@ -95,9 +95,9 @@ async fn delete_dir(service: &Service, key: &Key) -> Result<()> {
             Error::new(ErrorKind::Unsupported, OP, "this is a Drive's own root: it isn't deleted").with_key(key)
         );
     }
-    // Of a shortcut alone the shortcut goes, and nothing that is behind it.
+    // For a shortcut only the shortcut is deleted, not its target.
     if named == id {
-        // What Drive doesn't show as files counts too.
+        // Entries that Drive doesn't show as files count too.
         let query = format!("trashed = false and {}", service.inside(&id));
         if !service.search(&query).await.map_err(|refused| refused.at(OP, key))?.is_empty() {
             return Err(Error::new(ErrorKind::Exists, OP, "the directory isn't empty").with_key(key));
@@ -137,7 +137,7 @@ async fn source(service: &Service, root: Option<&Root>, item: &CopyItem) -> Resu
     named.only(OP, &item.from)?.ok_or_else(missing)
 }
 
-/// What has an item's name in another root.
+/// The items with an item's name in another root.
 async fn elsewhere(service: &Service, root: Option<&Root>, item: &CopyItem) -> Result<Named> {
     let missing = || Error::new(ErrorKind::NotFound, "copy", "no such file").with_key(&item.from);
     let foreign = || Error::new(ErrorKind::Unsupported, "copy", "the source is in no Drive of this account");
@@ -234,7 +234,7 @@ async fn copy_item(service: &Service, root: Option<&Root>, item: &CopyItem) -> R
         plain(service.patch(&source.id, query, &facts).await).map_err(at("move", &item.to))?
     } else {
         facts["parents"] = json!([parent]);
-        // Google takes no ids for documents of its own.
+        // Google doesn't accept ids for its own documents.
         let id = if source.is_document() { None } else { Some(service.new_id(&item.to).await?) };
         if let Some(id) = &id {
             facts["id"] = id.as_str().into();

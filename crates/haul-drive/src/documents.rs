@@ -30,7 +30,7 @@ pub async fn content(
         Some(bytes) => bytes,
         None => {
             let bytes = export(service, file, format, key, op).await?;
-            // What was made of it may be what it is by now.
+            // The exported content may be of a newer revision.
             let now = service.by_id(&file.id).await.map_err(|refused| refused.at(op, key))?;
             if now.modified_time != file.modified_time {
                 return Err(Error::new(ErrorKind::Changed, op, "it is being edited").with_key(key));
@@ -55,7 +55,7 @@ async fn export(service: &Service, file: &File, format: &Format, key: &Key, op: 
     }
 }
 
-/// All bytes of an answer whose end can be told from a connection that broke.
+/// All bytes of an answer, if its end can be told from a broken connection.
 async fn all(reply: Reply) -> Tried<Bytes> {
     if reply.header("content-length").is_none() && reply.header("transfer-encoding").is_none() {
         return Err(Fault::broken("nobody can tell whether all of the export came"));
@@ -68,7 +68,7 @@ async fn by_link(service: &Service, file: &File, format: &Format, key: &Key, op:
     let mut link = file.export_links.get(format.mime).cloned().unwrap_or_default();
     for _ in 0..HOPS {
         let call = Call::new("Export", Method::GET, &link).going(Direction::Down).accepts(ELSEWHERE);
-        // Our token is for Google alone; where it leads us on, the address is good by itself.
+        // Our token is for Google alone; a redirect elsewhere works without it.
         let call = if is_googles(service, &link) { call } else { call.anonymous() };
         let reply = service.api.send(&call).await.map_err(|refused| refused.at(op, key))?;
         if reply.status.is_success() {

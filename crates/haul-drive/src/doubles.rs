@@ -1,4 +1,4 @@
-//! Names that several things have: each is told from the others by its id, which its version names.
+//! Names shared by several items: an item's version holds its id, which tells it from the others.
 
 use crate::{
     AT_ONCE,
@@ -31,15 +31,15 @@ pub async fn all_in(service: &Service, dir: &Key) -> Result<Vec<Entry>> {
         let untold = || Error::new(ErrorKind::Unsupported, OP, "Google tells neither size nor checksum").with_key(&key);
         entries.push(entry.ok_or_else(untold)?);
     }
-    // Of one name the oldest first, whatever Google's order is.
+    // Of the same name the oldest first, whatever Google's order is.
     let id = |entry: &Entry| entry.version.as_ref().map(|version| version.0.clone());
     entries.sort_by_cached_key(|entry| (entry.key.clone(), entry.mtime, id(entry)));
     Ok(entries)
 }
 
-/// The file that an entry is of, as it is now; `None` when it is gone.
+/// The current state of the file behind an entry; `None` when it no longer exists.
 ///
-/// Errors: `Changed` when it is another by now.
+/// Errors: `Changed` when it has changed since.
 async fn found(service: &Service, op: &'static str, entry: &Entry) -> Result<Option<File>> {
     let changed = || Error::new(ErrorKind::Changed, op, "changed since it was listed").with_key(&entry.key);
     let it = entry.version.as_ref().and_then(pinned).filter(|_| !entry.is_dir()).ok_or_else(changed)?;
@@ -103,7 +103,7 @@ pub async fn merge_dirs(service: &Service, dirs: &[Entry]) -> Result<()> {
         ids.push(it.id);
     }
     let target = ids.remove(0);
-    // Whoever holds an id of one of them would write into what goes.
+    // A holder of a directory's id would write into one that is being deleted.
     let _alone = service.making.lock().await;
     service.dirs.forget(key);
     let first_now = service.by_id(&target).await.map_err(|refused| refused.at(OP, key))?;
@@ -111,7 +111,7 @@ pub async fn merge_dirs(service: &Service, dirs: &[Entry]) -> Result<()> {
         return Err(Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key));
     }
     for old in &ids {
-        // What Drive doesn't show as files goes along too.
+        // Entries that Drive doesn't show as files are moved too.
         let all = format!("trashed = false and {} in parents", quoted(old));
         let inside = service.search(&all).await.map_err(|refused| refused.at(OP, key))?;
         let moves = inside.into_iter().map(|file| {
@@ -122,7 +122,7 @@ pub async fn merge_dirs(service: &Service, dirs: &[Entry]) -> Result<()> {
         if !service.search(&all).await.map_err(|refused| refused.at(OP, key))?.is_empty() {
             return Err(Error::new(ErrorKind::Exists, OP, "something came into it meanwhile").with_key(key));
         }
-        // What a search doesn't show yet would go with it.
+        // An item that a search doesn't show yet would be trashed too.
         plain(service.trash(old).await).map_err(at(OP, key))?;
     }
     service.dirs.forget(key);

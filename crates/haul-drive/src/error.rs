@@ -1,4 +1,4 @@
-//! What an answer that isn't success means, by the service's reason.
+//! Meaning of unsuccessful answers, by the service's reason.
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
@@ -28,7 +28,7 @@ struct Reason {
 /// So Google words it when the day's 750 GB are used up; of too many requests it says more.
 const DAY: &str = "User rate limit exceeded";
 
-/// What a refusal means. Its code is the service's reason.
+/// Meaning of a refusal. Its code is the service's reason.
 pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     let said = serde_json::from_slice::<Body>(body).ok().map(|body| body.error);
     let message = said.as_ref().map(|said| said.message.lines().next().unwrap_or_default().trim_end_matches('.'));
@@ -67,7 +67,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     Refused { fault, code }
 }
 
-/// The same, where the end of what is taken today ends the run.
+/// As [`judge`], but the daily upload quota ends the run.
 pub fn judge_stop(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     let mut refused = judge(status, headers, body);
     if refused.fault.kind == ErrorKind::Busy && refused.fault.message.ends_with(&format!(": {DAY}")) {

@@ -1,4 +1,4 @@
-//! Exports of documents that were made to learn how long they are, kept for whoever reads them next.
+//! Exports of documents that were made to learn their size, kept for the next read.
 
 use bytes::Bytes;
 use haul_core::Version;

@@ -1,4 +1,4 @@
-//! What the service tells of a file.
+//! The service's facts about a file.
 
 use crate::formats::{Format, by_ending};
 use haul_core::{Algo, Entry, Hashes, Key, Mtime, Version, hash::from_hex};
@@ -14,10 +14,10 @@ const GOOGLES: &str = "application/vnd.google-apps.";
 /// Kinds of documents of which Google makes files, by its table of export formats.
 const EXPORTED: [&str; 4] = ["document", "spreadsheet", "presentation", "drawing"];
 
-/// What is asked for of each file, so that an answer is small.
+/// Fields requested for each file, to keep answers small.
 pub const FIELDS: &str = "id,name,mimeType,size,createdTime,modifiedTime,md5Checksum,sha1Checksum,sha256Checksum,headRevisionId,parents,driveId,ownedByMe,trashed,explicitlyTrashed,exportLinks,shortcutDetails(targetId,targetMimeType)";
 
-/// A file, folder or shortcut, as the service tells of it.
+/// A file, folder or shortcut, as the service describes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct File {
@@ -40,7 +40,7 @@ pub struct File {
     pub trashed: bool,
     /// Itself, not with a folder.
     pub explicitly_trashed: bool,
-    /// Of a document: where Google exports it, by type.
+    /// For a document: export links by type.
     pub export_links: BTreeMap<String, String>,
     pub shortcut_details: Option<Shortcut>,
     /// The shortcut that led to it.
@@ -51,7 +51,7 @@ pub struct File {
     pub format: Option<&'static Format>,
 }
 
-/// What a shortcut leads to.
+/// Target of a shortcut.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Shortcut {
@@ -79,18 +79,18 @@ impl File {
         self.mime_type.starts_with(GOOGLES) && !self.is_folder() && !self.is_shortcut()
     }
 
-    /// A document of a kind of which Google makes files, and of which it offers none: who reads may not have them.
+    /// A Google document that could be exported, but offers no format: its readers may not download it.
     pub fn is_withheld(&self) -> bool {
         let kind = self.mime_type.strip_prefix(GOOGLES);
         kind.is_some_and(|kind| EXPORTED.contains(&kind)) && self.export_links.is_empty()
     }
 
-    /// What a document is shown as; `None` where Google makes none of the formats of it.
+    /// The format that a document is exported as; `None` where Google offers none of the formats for it.
     pub fn format_of(&self, formats: &[&'static Format]) -> Option<&'static Format> {
         formats.iter().copied().find(|format| self.export_links.contains_key(format.mime))
     }
 
-    /// What its name stands for: itself, or the shortcut to it.
+    /// Id of the item that has the name: the file's, or that of the shortcut to it.
     pub fn named(&self) -> &str {
         if self.via.is_empty() { &self.id } else { &self.via }
     }
@@ -107,7 +107,7 @@ impl File {
         self.modified_time.parse::<jiff::Timestamp>().ok().map(|time| Mtime(time.as_nanosecond()))
     }
 
-    /// The time when it was made, and its id: the smallest of several is the same for whoever looks.
+    /// Creation time and id: the smallest of several is the same for everybody.
     pub fn seniority(&self) -> (Option<jiff::Timestamp>, &str) {
         (self.created_time.parse().ok(), &self.id)
     }
@@ -129,7 +129,7 @@ impl File {
     /// Its id and what pins its content; `None` for what has none.
     pub fn version(&self) -> Option<Version> {
         let content = match self.format {
-            // A document has no revision that one may ask for.
+            // A document has no revision that can be requested.
             Some(format) => format!("{}@{}", format.ending, self.modified_time),
             None if self.head_revision_id.is_empty() => self.md5_checksum.clone(),
             None => self.head_revision_id.clone(),
@@ -152,7 +152,7 @@ impl File {
     }
 }
 
-/// What a version names.
+/// Contents of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
     /// The file.
@@ -170,12 +170,12 @@ impl Pinned {
     }
 }
 
-/// True for what can be a file's id: it stands in addresses as it is.
+/// True for a valid file id: it goes into addresses unescaped.
 pub fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }
 
-/// What a version names; `None` for what is no version of a Drive.
+/// Parses a version; `None` when it isn't a Drive version.
 pub fn pinned(version: &Version) -> Option<Pinned> {
     let text = std::str::from_utf8(&version.0).ok()?;
     let mut lines = text.splitn(3, '\n');

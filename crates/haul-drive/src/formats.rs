@@ -1,11 +1,11 @@
-//! What Google's own documents can be shown as.
+//! Export formats of Google documents.
 
 use haul_core::{Error, ErrorKind, Result};
 
-/// What a document can be shown as.
+/// An export format of a document.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Format {
-    /// What is added to its name, behind a dot.
+    /// File name extension, without the dot.
     pub ending: &'static str,
     /// As Google calls it.
     pub mime: &'static str,

@@ -1,6 +1,6 @@
-//! Questions for what is in directories, gathered: one query asks for up to 50. Now and then Google finds nothing for such a query, so
-//! one that is empty counts only when it was asked for by itself. Of folders that aren't the user's own it may find a part (rclone's
-//! issue 9810, googleapis/google-api-nodejs-client's 1957): they are always asked for by themselves.
+//! Gathered listings of directories: one query covers up to 50. Now and then Google finds nothing for such a query, so
+//! an empty directory counts only when it was queried alone. In folders that aren't the user's own it may find only a part (rclone's
+//! issue 9810, googleapis/google-api-nodejs-client's 1957): they are always queried alone.
 
 use crate::{facts::File, service::Service};
 use haul_core::{Error, ErrorKind, Key, Result};
@@ -10,7 +10,7 @@ use std::{
 };
 use tokio::{sync::oneshot, task::JoinSet};
 
-/// Folders of one query, as many as rclone asks for.
+/// Folders of one query, as many as in rclone.
 const MOST: usize = 50;
 /// Queries at once.
 const AT_ONCE: usize = 8;
@@ -24,11 +24,11 @@ const KNOWN: usize = 200_000;
 /// A folder by its id, and where it is: so that those come first whose turn is first.
 type Place = (Key, String);
 
-/// What is in a folder; `None` when it has to be asked for by itself.
+/// Contents of a folder; `None` when it has to be queried alone.
 type Answer = Result<Option<Vec<File>>>;
 
 enum Slot {
-    /// On its way, to whoever asks: nobody yet, or several, where shortcuts lead to it.
+    /// Under way, with its waiters: none yet, or several, where shortcuts lead to it.
     Flying(Vec<oneshot::Sender<Answer>>),
     /// Here before it was asked for.
     Held(Vec<File>),
@@ -43,7 +43,7 @@ struct State {
     spare: BTreeSet<Place>,
     /// Found, not asked for yet, and the user's own.
     mine: BTreeSet<String>,
-    /// Slots that nobody has asked for yet.
+    /// Slots without a waiter so far.
     ahead: usize,
     pumps: usize,
     /// They, and such as have ended.
@@ -61,7 +61,7 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Of a listing that begins.
+    /// State of a new listing.
     pub fn new(service: Arc<Service>, recursive: bool) -> Arc<Gather> {
         Arc::new(Gather { service, recursive, state: Mutex::default() })
     }
@@ -70,14 +70,14 @@ impl Gather {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever listed has given up: nothing more is asked, and what is on its way isn't waited for.
+    /// The listing was given up: no more queries are sent, and pending ones aren't awaited.
     pub fn stop(&self) {
         let mut state = self.state();
         state.stopped = true;
         state.tasks.abort_all();
     }
 
-    /// What is in the folder `id`, which is the directory `key`.
+    /// Contents of the folder `id`, which is the directory `key`.
     pub async fn children(self: &Arc<Self>, id: &str, key: &Key) -> Result<Vec<File>> {
         if let Some(files) = self.gathered(id, key).await? {
             return Ok(files);
@@ -143,7 +143,7 @@ impl Gather {
             match found {
                 Ok(files) => self.deal(&mut state, &ids, files),
                 Err(refused) => {
-                    // One that is gone spoils the query for all.
+                    // A missing folder fails the query for all.
                     let gone = refused.fault.kind == ErrorKind::NotFound;
                     let error = refused.fault.error("list");
                     for (_, id) in &ids {
@@ -200,7 +200,7 @@ impl Gather {
                 }
             }
             if !belongs {
-                // It is in one of them, and nobody knows in which: each is asked for by itself.
+                // It is in one of them, and nothing says in which: each is queried alone.
                 each.clear();
                 break;
             }
@@ -243,7 +243,7 @@ impl Gather {
 }
 
 impl State {
-    /// A whole query of folders may be asked for that nobody has asked for yet.
+    /// True when a whole query of folders may be sent ahead of demand.
     fn looks_ahead(&self) -> bool {
         self.spare.len() >= MOST && self.ahead + MOST <= AHEAD
     }

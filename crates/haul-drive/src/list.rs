@@ -27,7 +27,7 @@ pub struct Directories {
 }
 
 impl Directories {
-    /// Of a listing that begins.
+    /// State of a new listing.
     pub fn new(service: Arc<Service>, recursive: bool) -> Directories {
         let gather = Gather::new(service.clone(), recursive);
         Directories { service, gather }
@@ -63,7 +63,7 @@ impl Folders for Directories {
     }
 }
 
-/// What is in a directory, by keys.
+/// Entries of a directory, by key.
 async fn found(service: &Arc<Service>, dir: &Key, files: Vec<File>) -> Result<Vec<Found>> {
     let config = &service.config;
     let is_left_out =

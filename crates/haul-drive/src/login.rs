@@ -1,4 +1,4 @@
-//! Who asks: a person who logs in, or a service account.
+//! Logins: a person, or a service account.
 
 use crate::{
     choose,
@@ -28,7 +28,7 @@ pub static PROVIDER: Provider = Provider {
     own_id: "at console.cloud.google.com, as a desktop application, with the Google Drive API enabled",
 };
 
-/// What gives out tokens.
+/// The source of tokens.
 ///
 /// Errors: those of [`Login::open`].
 pub fn tokens(config: &Config, request: &OpenRequest) -> Result<Arc<dyn Tokens>> {

@@ -23,7 +23,7 @@ pub fn addresses(options: &BTreeMap<String, String>) -> Addresses {
     Addresses { auth_url: AUTH_URL.to_owned(), token_url: TOKEN_URL.to_owned(), device_url: String::new(), scope }
 }
 
-/// What is asked for, with spaces between.
+/// The requested scopes, separated by spaces.
 fn scopes(typed: &str) -> String {
     let typed = if typed.trim().is_empty() { "drive" } else { typed };
     let each = typed.split(',').map(|scope| format!("https://www.googleapis.com/auth/{}", scope.trim()));

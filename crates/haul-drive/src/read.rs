@@ -26,7 +26,7 @@ fn missing(op: &'static str, key: &Key) -> Error {
 pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
     const OP: &str = "stat";
     if key.is_root() {
-        // What is known may have gone.
+        // The known folder may no longer exist.
         service.dirs.forget(key);
         service.dir(key).await?;
         return Ok(Entry::dir(key.clone()));
@@ -46,8 +46,8 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
 
 /// See [`haul_store::Store::read`].
 ///
-/// The content of a file has no name of its own version, so its facts are asked for once the content begins to come: a file that is
-/// still the version that was wanted then was it before, too, for no revision becomes the newest twice.
+/// Content can't be requested by version, so the file's facts are requested once the content begins to arrive: a file that
+/// still has the wanted version then had it before too, for no revision becomes the newest twice.
 pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> Result<Read> {
     const OP: &str = "read";
     let changed = || Error::new(ErrorKind::Changed, OP, "changed since it was listed").with_key(key);

@@ -25,7 +25,7 @@ use std::{
 use tokio::sync::OnceCell;
 
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Those who make one folder at once agree within some requests: so long it is waited for, each time.
+/// Several writers that make one folder at once agree within some requests: the waits before each look.
 const AGREED: [Duration; 4] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800), Duration::from_millis(1600)];
 /// Ids that are asked for at once.
@@ -80,7 +80,7 @@ pub struct Service {
     pub names: Turns,
 }
 
-/// What has a name in a folder.
+/// Items with one name in a folder.
 #[derive(Debug, Default)]
 pub struct Named {
     /// The newest first.
@@ -91,7 +91,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// What can be read by this name: the newest file, else the newest document.
+    /// The readable one: the newest file, else the newest document.
     pub fn newest(self) -> Option<File> {
         self.files.into_iter().chain(self.documents).next()
     }
@@ -162,7 +162,7 @@ impl Service {
         self.request(kind, method, &format!("/drive/v3{path}"), query)
     }
 
-    /// A request that brings content; `path` is `/files` and perhaps an id.
+    /// A request with content; `path` is `/files` and perhaps an id.
     pub fn upload(&self, kind: &'static str, method: Method, path: &str, how: &str) -> Call {
         let mut query = vec![("uploadType", how), ("fields", FIELDS)];
         query.extend(self.config.keep_revision_forever.then_some(("keepRevisionForever", "true")));
@@ -188,7 +188,7 @@ impl Service {
         self.api.json(&self.call("UpdateFile", Method::PATCH, &format!("/files/{id}"), &query).json(facts)).await
     }
 
-    /// Takes a file away: into the trash, unless the user wants none.
+    /// Removes a file: into the trash, unless the user turned that off.
     pub async fn remove(&self, id: &str) -> Refusal<()> {
         if self.config.use_trash {
             return self.trash(id).await;
@@ -250,7 +250,7 @@ impl Service {
         }
     }
 
-    /// What of these is shown.
+    /// Restricts a query to the items that are shown.
     pub fn shown(&self, which: &str) -> String {
         match self.config.trashed_only {
             true => format!("(mimeType = {} or trashed = true) and ({which})", quoted(FOLDER)),
@@ -258,12 +258,12 @@ impl Service {
         }
     }
 
-    /// What is in a folder.
+    /// Contents of a folder.
     pub async fn children(&self, id: &str) -> Refusal<Vec<File>> {
         self.search(&self.shown(&self.inside(id))).await
     }
 
-    /// What is in a folder by this name, but for its case; and documents that may be shown by it.
+    /// Items of a folder with this name in any case; and documents that may be shown under it.
     async fn named(&self, id: &str, name: &str) -> Refusal<Vec<File>> {
         let inside = self.inside(id);
         let stem = |ending| name.strip_suffix(ending)?.strip_suffix('.').filter(|stem| !stem.is_empty());
@@ -272,7 +272,7 @@ impl Service {
         self.search(&self.shown(&format!("{inside} and ({})", any.join(" or ")))).await
     }
 
-    /// What a shortcut leads to; `None` for shortcuts and documents that are left out.
+    /// The target of a shortcut; `None` for shortcuts and documents that are left out.
     pub async fn followed(&self, file: File) -> Refusal<Option<File>> {
         let mut file = match file.shortcut_details {
             Some(_) if self.config.skip_shortcuts => return Ok(None),
@@ -302,7 +302,7 @@ impl Service {
         Ok((!is_left_out).then_some(file))
     }
 
-    /// True for the root of a Drive, which is no folder like others.
+    /// True for the root of a Drive, which differs from other folders.
     pub fn is_top(&self, key: &Key) -> bool {
         key.is_root() && self.root.is_base()
     }
@@ -327,15 +327,15 @@ impl Service {
         }
         let ask = async || match self.by_id("root").await {
             Ok(file) => Ok(file.id),
-            // A log-in for files of its own alone doesn't see it, but may use it.
+            // A login limited to its own files can't see it, but may use it.
             Err(refused) if refused.fault.status == 404 => Ok("root".to_owned()),
             Err(refused) => Err(refused.fault.error("open")),
         };
         self.start.get_or_try_init(ask).await.cloned()
     }
 
-    /// What has exactly this name in a folder, by one question. Where several have just made a folder of this name it waits until they
-    /// have agreed on one.
+    /// The items with exactly this name in a folder, by one query. Where several writers have just made a folder of this name it waits
+    /// until they have agreed on one.
     pub async fn look(&self, parent: &str, name: &str, key: &Key) -> Result<Named> {
         for wait in AGREED {
             let named = self.look_now(parent, name, key).await?;
@@ -389,7 +389,7 @@ impl Service {
         self.walk(key, false).await
     }
 
-    /// The same, made as far as it is missing.
+    /// As [`Service::dir`], but creates missing folders.
     pub async fn made(&self, key: &Key) -> Result<String> {
         if let Some(id) = self.dirs.get(key) {
             return Ok(id);
@@ -464,7 +464,7 @@ impl Service {
     }
 
     async fn create_dir(&self, parent: &str, name: &str, key: &Key, there: &Named) -> Result<String> {
-        // What isn't a folder must not be hidden behind one.
+        // A file must not be hidden behind a folder.
         if !there.files.is_empty() {
             return Err(Error::new(ErrorKind::Exists, "mkdir", "a file is in its place").with_key(key));
         }
@@ -482,14 +482,14 @@ impl Service {
         self.eldest(parent, name, key, id).await
     }
 
-    /// Of the directories that several made at once by one name, the one that all of them take: `made` is our own. It goes, if it isn't
-    /// the one.
+    /// Of several directories created at once with one name, the one that all writers choose: `made` is our own. It is deleted if it isn't
+    /// the chosen one.
     async fn eldest(&self, parent: &str, name: &str, key: &Key, made: String) -> Result<String> {
         let there = self.look_now(parent, name, key).await?.folders;
         let eldest = there.iter().filter(|folder| folder.via.is_empty()).min_by_key(|folder| folder.seniority());
         let is_listed = there.iter().any(|folder| folder.id == made);
         let Some(eldest) = eldest.filter(|eldest| is_listed && eldest.id != made) else { return Ok(made) };
-        // Nobody was told of ours. If somebody found it all the same, it stays, and a person is told of two.
+        // Nobody was given ours. If another writer found it all the same, it stays, and the user is warned of two.
         let inside = format!("trashed = false and {} in parents", quoted(&made));
         if self.search(&inside).await.map_err(|refused| refused.at("mkdir", key))?.is_empty() {
             // Into the trash, whatever is deleted otherwise: what comes into it in this moment isn't lost.
@@ -498,7 +498,7 @@ impl Service {
         Ok(eldest.id.clone())
     }
 
-    /// An id for a file to be: who creates one twice under one id creates one.
+    /// An id for a new file: creating it twice under one id creates one file.
     pub async fn new_id(&self, key: &Key) -> Result<String> {
         let mut ids = self.ids.lock().await;
         if ids.is_empty() {
@@ -511,7 +511,7 @@ impl Service {
         ids.pop().ok_or_else(|| Fault::broken("Google gave no ids").at("write", key))
     }
 
-    /// What has a key's name.
+    /// The items with a key's name.
     ///
     /// Errors: `NotFound` when the directory is missing.
     pub async fn at(&self, key: &Key) -> Result<Named> {
@@ -522,7 +522,7 @@ impl Service {
         self.look(&parent, &self.name(key)?, key).await
     }
 
-    /// Errors: `Unsupported` where only what is in the trash is shown.
+    /// Errors: `Unsupported` where only the trash is shown.
     pub fn may_write(&self, op: &'static str, key: &Key) -> Result<()> {
         match self.config.trashed_only {
             true => {
@@ -534,7 +534,7 @@ impl Service {
     }
 }
 
-/// What isn't there needn't go.
+/// A missing item needn't be removed.
 fn gone(done: Refusal<()>) -> Refusal<()> {
     match done {
         Err(refused) if refused.fault.status == 404 => Ok(()),

@@ -1,5 +1,5 @@
-//! Whether what was put into a folder is where its key says. Google takes files into a folder that is in the trash, and neither refuses
-//! nor tells it of the file: so the folder is asked, after the file has come.
+//! Verifies that a file put into a folder is where its key says. Google accepts files into a trashed folder without any
+//! error or hint: so the folder is checked after the file has arrived.
 
 use crate::{
     facts::File,
@@ -49,12 +49,12 @@ pub async fn allowed(
 }
 
 impl Service {
-    /// Whether the folder `id`, which something was put into just now, is not in the trash and still what the directory `dir` names. By
-    /// one question, which all share who wait for it.
+    /// Whether the folder `id`, which something was put into just now, is outside the trash and still the directory `dir`. One
+    /// query serves all that wait for it.
     ///
-    /// Errors: Google doesn't tell.
+    /// Errors: Google's answer doesn't say.
     pub async fn stands(&self, dir: &Key, id: &str) -> Result<bool> {
-        // A Drive's own root is in no folder, and a log-in for files of its own alone doesn't see it.
+        // A Drive's own root is in no folder, and a login limited to its own files can't see it.
         if dir.is_root() && self.root.is_base() && self.config.is_whole {
             return Ok(true);
         }
@@ -86,7 +86,7 @@ impl Service {
         Ok(self.folder_in(&above, &name, dir).await?.is_some_and(|now| now.id == id))
     }
 
-    /// Forgets a directory's id, which isn't right any more, and those of all others: who knows what went with it.
+    /// Forgets an outdated directory id, and all others, since any may have changed with it.
     pub fn lost(&self, dir: &Key, id: &str) {
         if self.dirs.get(dir).as_deref() == Some(id) {
             self.dirs.forget(&Key::new(""));
@@ -103,9 +103,9 @@ pub struct Arriving<'a> {
     pub replace: &'a Replace,
     /// The folder that it was put into.
     pub parent: String,
-    /// What was there before, if it is the same file.
+    /// The old file of this name, if it is the same file.
     pub before: Option<&'a File>,
-    /// What was sent can be sent again.
+    /// The content can be sent again.
     pub again: bool,
 }
 
@@ -115,10 +115,10 @@ impl Arriving<'_> {
         Error::new(kind, self.op, message).with_retry(retry).with_key(self.key)
     }
 
-    /// Makes sure that the file is in its key's directory, and that this isn't in the trash. A new file that came into a folder which is,
-    /// or which was moved away, is moved to where its key leads now.
+    /// Makes sure that the file is in its key's directory, and that this isn't in the trash. A new file in a trashed or moved
+    /// folder is moved to where its key leads now.
     ///
-    /// Errors: it isn't where its key says, or nobody knows.
+    /// Errors: it isn't where its key says, or that can't be found out.
     pub async fn settle(mut self, service: &Service, mut file: File) -> Result<File> {
         let dir = self.key.parent();
         for _ in 0..TRIES {
@@ -136,7 +136,7 @@ impl Arriving<'_> {
             }
             let next = service.made(&dir).await?;
             if !stands && next == self.parent {
-                // It may take Google a moment to find what it was told.
+                // Google may take a moment to find a new item.
                 let message = "the folder is in the trash of Google Drive: take it out of there";
                 return Err(self.failed(message, Retry::Backoff));
             }
@@ -159,7 +159,7 @@ impl Arriving<'_> {
         match self.before {
             // It may be elsewhere, with a shortcut to it here.
             Some(before) => before.parents.iter().all(has),
-            // Google names the root by its real id, and may not tell of folders that others own.
+            // Google names the root by its real id, and may not show folders that others own.
             None => file.parents.is_empty() || self.parent == "root" || has(&self.parent),
         }
     }

@@ -1,5 +1,5 @@
-//! Writing: one request for what is small, else a session that takes bytes in order. A file shows with its last byte, so the end of what
-//! is sent is kept until it is published. What is new has an id before it is there, so that no request makes two files of it.
+//! Writing: one request for a small file, else a session that takes bytes in order. A file is visible with its last byte, so the last
+//! bytes are held back until the publish. A new file gets its id in advance, so that no retry makes two files of it.
 
 use crate::{
     facts::{File, time},
@@ -44,17 +44,17 @@ pub struct Write {
     spec: WriteSpec,
     /// The id of the file, if it is new.
     id: OnceCell<String>,
-    /// What the session's file becomes.
+    /// The file that the session writes.
     target: OnceCell<Target>,
     /// The session of a write in pieces, when there is one.
     pieces: OnceCell<InOrder<Pieces<File>>>,
     /// Pieces are asked for, or were sent by an earlier run.
     begun: AtomicBool,
-    /// The only part of what is small.
+    /// The only part of a small file.
     held: Mutex<Option<Payload>>,
 }
 
-/// What finds a session again.
+/// Contents of a resume token.
 #[derive(Serialize, Deserialize)]
 struct Token {
     /// The root and the key.
@@ -70,7 +70,7 @@ struct Token {
     parent: String,
 }
 
-/// What a write becomes.
+/// Target of a write.
 #[derive(Clone, Debug)]
 struct Target {
     /// The file that it replaces.
@@ -87,7 +87,7 @@ impl Target {
     }
 }
 
-/// Compares what the service has with what was sent.
+/// Verifies the service's facts against the bytes sent.
 ///
 /// Errors: `Corrupt`.
 pub fn settled(file: &File, size: Option<u64>, ours: &Hashes, key: &Key) -> Result<Stored> {
@@ -135,7 +135,7 @@ impl Write {
         })
     }
 
-    /// What it replaces, or where it is new.
+    /// Finds the file to replace, or the folder for a new one.
     async fn aim(&self) -> Result<Target> {
         let parent = self.service.made(&self.key.parent()).await?;
         let before = allowed(&self.service, &parent, &self.name, &self.key, &self.spec.replace, "").await;
@@ -158,7 +158,7 @@ impl Write {
         self.spec.size.filter(|_| !self.spec.size_may_differ)
     }
 
-    /// A first part of this size may turn out to be the only one; one that is no multiple is the last.
+    /// A first part of this size may turn out to be the only one; one that isn't a multiple is the last.
     fn may_hold(&self, len: u64) -> bool {
         self.size().is_none_or(|size| size == len || !len.is_multiple_of(GRANULE))
             && len <= self.service.config.upload_cutoff
@@ -176,7 +176,7 @@ impl Write {
 
     fn refused(&self, refused: Refused) -> Error {
         if refused.fault.kind == ErrorKind::NotFound {
-            // The folder is gone, though it was there: the next try makes it again.
+            // The folder was deleted meanwhile: the next try creates it again.
             self.service.dirs.forget(&self.key.parent());
             return Error::new(ErrorKind::Io, "write", "the folder has gone")
                 .with_retry(Retry::Backoff)
@@ -224,7 +224,7 @@ impl Write {
     async fn send(&self, index: u64, offset: u64, payload: Payload) -> Result<Part> {
         let size = payload.len();
         if index == 0 && !self.begun.load(Relaxed) && self.may_hold(size) {
-            // Hashed now, while whoever reads the source still looks whether it stays the same.
+            // Hashed now, while the reader of the source still checks that it doesn't change.
             let lane = self.service.api.lanes.lane(Direction::Up);
             let hashes = payload.hash_at(&[Algo::Md5], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))?;
             *self.held() = Some(payload.with_hashes(hashes));
@@ -235,7 +235,7 @@ impl Write {
             return Ok(Part { index, size, tag: HELD.into() });
         }
         if index > 0 {
-            // Said first: whoever puts the first part aside from now on sends it himself.
+            // Set first: a part held back after this is sent by its own caller.
             self.begun.store(true, Relaxed);
             self.release().await?;
         }
@@ -298,7 +298,7 @@ impl Write {
         self.stored(file, bytes, &spec, target.before.as_ref(), &target.parent).await
     }
 
-    /// Whether what was there when the session began is there still. The new file itself is, if the answer to its last piece was lost.
+    /// Whether the file seen when the session began is still the current one. So is the new file, if the answer to its last piece was lost.
     async fn still(&self, target: &Target) -> Result<()> {
         let (own, replace) = (if target.before.is_none() { target.id() } else { "" }, &self.spec.replace);
         let now = allowed(&self.service, &target.parent, &target.name, &self.key, replace, own).await?;
@@ -309,8 +309,8 @@ impl Write {
         Err(Error::new(ErrorKind::Changed, "write", message).with_key(&self.key))
     }
 
-    /// Compares what the service has with what was sent, and looks whether it is where it belongs. What is new and differs doesn't stay;
-    /// what replaced another gets another time, so that no run takes it for the source's.
+    /// Verifies the service's facts against the bytes sent, and that the file is where it belongs. A new file that differs is removed;
+    /// a replaced one gets another time, so that no run takes it for the source's.
     async fn stored(
         &self,
         file: File,
@@ -396,7 +396,7 @@ pub async fn resume(
         .await
         .map_err(|error| Error::new(error.kind(), "resume", error.message()).with_retry(error.retry()).with_key(key))?;
     if session.done().is_some() {
-        // It was published, and whoever did that didn't learn of it.
+        // It was published, and the publisher didn't get the answer.
         return Err(Error::new(ErrorKind::NotFound, "resume", "the upload has ended").with_key(key));
     }
     // Those of a session have no receipts.

@@ -1,4 +1,4 @@
-//! What an answer that isn't success means, by the tags of its error.
+//! Meaning of unsuccessful answers, by the tags of their error.
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What the tags of an error (`path/conflict/file`) mean.
+/// Meaning of the tags of an error (`path/conflict/file`).
 pub fn meaning(code: &str) -> (ErrorKind, Retry) {
     let has = |word: &str| code.split('/').any(|tag| tag == word);
     match () {
@@ -51,12 +51,12 @@ pub fn code(mut error: &Value) -> String {
     tags.join("/")
 }
 
-/// What a refusal means. Its code is the service's tags.
+/// Meaning of a refusal. Its code is the service's tags.
 pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     let said = serde_json::from_slice::<Value>(body).ok();
     let summary = said.as_ref().and_then(|said| said["error_summary"].as_str()).unwrap_or_default();
     let code = summary.trim_end_matches('.').trim_end_matches('/').to_owned();
-    // What isn't JSON is a sentence about the request.
+    // A body that isn't JSON is a sentence about the request.
     let text = match said {
         Some(_) => code.clone(),
         None => String::from_utf8_lossy(body).lines().next().unwrap_or_default().chars().take(200).collect(),

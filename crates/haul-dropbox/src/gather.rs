@@ -73,7 +73,7 @@ impl From<Error> for Failed {
 
 type Outcome = Result<Facts, Failed>;
 
-/// What is to be published.
+/// A file to publish.
 #[derive(Clone, Debug)]
 pub struct File {
     /// As the service takes it for a commit. Its session is found out for content that isn't sent yet.
@@ -105,7 +105,7 @@ impl Member {
     }
 }
 
-/// What waits.
+/// Files that wait for a commit.
 #[derive(Debug, Default)]
 pub struct Gather {
     waiting: Mutex<Waiting>,
@@ -150,7 +150,8 @@ impl Gather {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those to send now, at most so many; `ended` says that no commit is under way. From `Nothing` on nobody sends.
+    /// The members to commit now, at most `most`; `ended` says that no commit is under way. With `Nothing`, nobody is sending any
+    /// more.
     fn next(&self, most: usize, ended: bool) -> Next {
         let mut waiting = self.waiting();
         let Some((first, last)) = waiting.came else {
@@ -168,7 +169,7 @@ impl Gather {
     }
 }
 
-/// What whoever sends does next.
+/// The sender's next step.
 enum Next {
     Members(Vec<Member>),
     /// Looks again in a while.
@@ -212,7 +213,7 @@ async fn drive(service: Arc<Service>) {
         };
         let members = send(&service, members).await;
         if let Some(before) = committed.take() {
-            // One that panicked has dropped its members, who notice.
+            // A sender that panicked has dropped its members, who notice.
             let _ = before.await;
         }
         let service = service.clone();
@@ -231,7 +232,7 @@ async fn send(service: &Service, members: Vec<Member>) -> Vec<Member> {
     ready
 }
 
-/// Each by a request of its own.
+/// Commits each in a separate request.
 async fn send_alone(service: &Service, members: Vec<Member>) -> Vec<Member> {
     let each = stream::iter(members).map(|member| async move {
         let content = member.file.content.clone().unwrap_or_default();
@@ -282,7 +283,7 @@ async fn send_together(service: &Service, members: Vec<Member>) -> Vec<Member> {
     sent.into_iter().flatten().collect()
 }
 
-/// What goes by one request: members, and what is said of them.
+/// Contents of one request: members, and their commit data.
 #[derive(Default)]
 struct Load {
     members: Vec<Member>,
@@ -350,7 +351,7 @@ async fn held_back(content: &Payload) {
     }
 }
 
-/// A request for several failed: each goes by itself, now and from now on, where this service takes none of the kind.
+/// A request for several failed: each is committed separately, now and, where this service refuses batches, from now on.
 async fn refused_together(service: &Service, members: Vec<Member>, refused: Refused) -> Vec<Member> {
     if TAKES_NONE.contains(&refused.fault.status) {
         tracing::debug!(code = refused.code, status = refused.fault.status, "contents aren't taken together");

@@ -107,7 +107,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec { name: "endpoint", help: "Address of another service of this kind, for tests.", ..BASE },
 ];
 
-/// What a section says.
+/// Settings of a config section.
 #[derive(Debug)]
 pub struct Config {
     pub api: String,

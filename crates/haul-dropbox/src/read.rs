@@ -38,7 +38,7 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
     entry(&found, key)
 }
 
-/// What the service tells of what is at a path.
+/// The service's facts about the entry at a path.
 pub async fn facts(service: &Service, key: &Key, path: &str) -> Result<Facts> {
     let found = service.api.json(&service.ask("files/get_metadata", &json!({ "path": path }))).await;
     found.map_err(|refused| refused.at("stat", key))

@@ -1,4 +1,4 @@
-//! What listings of whole trees have shown, so that what wasn't in them a moment ago needn't be asked about.
+//! Entries that recursive listings have shown, so that a path missing from a recent listing needn't be looked up.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,7 +7,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// What is kept of a path in place of it.
+/// Hash kept in place of a path.
 pub fn hash(path: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(path)
 }
@@ -15,7 +15,7 @@ pub fn hash(path: &str) -> u64 {
 /// So long a listing is believed about what wasn't in it: others may make folders meanwhile, by names of other case too.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// What listings of whole trees have shown.
+/// Record of recursive listings.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Paths of their tops in lower case, and when they were asked for.

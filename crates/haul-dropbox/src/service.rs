@@ -1,4 +1,4 @@
-//! Where keys are, what the service tells of them, and its requests.
+//! Locations of keys, the service's facts about them, and its requests.
 
 use crate::{
     gather::Gather,
@@ -21,7 +21,7 @@ use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 /// Changes that are asked for at once: the service makes one at a time, so that more only wait, or are refused.
 pub const TURNS: usize = 4;
 
-/// What the service tells of a file or folder.
+/// The service's facts about a file or folder.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Facts {
     #[serde(rename = ".tag", default)]
@@ -96,13 +96,13 @@ pub struct Service {
     pub gather: Gather,
     /// For each change that is asked for at once.
     pub turns: Semaphore,
-    /// What is known of folders: see [`crate::standing`].
+    /// Known folders: see [`crate::standing`].
     pub folders: Ids,
     /// See [`crate::standing`].
     pub seen: Mutex<Seen>,
     /// Hashes of the paths of files whose very names were seen there.
     pub files: Mutex<HashSet<u64>>,
-    /// What was written: the hash of a path in lower case, and of the path itself.
+    /// Written paths: the hash of a path in lower case, and of the path itself.
     pub claimed: Mutex<HashMap<u64, u64>>,
 }
 
@@ -136,7 +136,7 @@ pub fn root(config: &Config, path: &[u8]) -> Result<String> {
 }
 
 impl Service {
-    /// Finds out where the remote is, once; to be waited for before any other request.
+    /// Finds out the remote's root, once; await it before any other request.
     ///
     /// Errors: those of [`place::find`]; a remote of all shared folders has nothing but their names.
     pub async fn ready(&self, op: &'static str) -> Result<()> {
@@ -205,7 +205,7 @@ impl Service {
         }
     }
 
-    /// The turn of a change that is asked for by itself, until it is dropped.
+    /// The turn of a single change request, held until it is dropped.
     pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.turns.acquire().await.ok()
@@ -256,7 +256,7 @@ impl Service {
         Ok(())
     }
 
-    /// True when a path was written under a name of other case.
+    /// True when a path was written under a name in other case.
     pub fn is_claimed_otherwise(&self, path: &str) -> bool {
         let claimed = lock(&self.claimed);
         claimed.get(&hash(&path.to_lowercase())).is_some_and(|own| *own != hash(path))

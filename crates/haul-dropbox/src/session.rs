@@ -29,9 +29,9 @@ struct Appended {
     entries: Vec<Value>,
 }
 
-/// The hashes of the blocks of a payload, one after another.
+/// The hashes of a payload's blocks, concatenated.
 ///
-/// Errors: those of reading it.
+/// Errors: reading the payload failed.
 pub async fn blocks(payload: &Payload) -> Result<Vec<u8>> {
     let payload = payload.clone();
     disk::run(move || {
@@ -74,7 +74,7 @@ pub async fn start_whole(service: &Service, payload: Payload, blocks: &[u8]) -> 
     start(service, &json!({"close": true, "content_hash": hex(blocks)}), payload).await
 }
 
-/// Begins so many empty sessions.
+/// Begins `count` empty sessions.
 pub async fn start_many(service: &Service, count: usize) -> Refusal<Vec<String>> {
     let call = service.ask("files/upload_session/start_batch", &json!({"num_sessions": count}));
     let ids = service.api.json::<AllStarted>(&call).await?.session_ids;
@@ -84,7 +84,7 @@ pub async fn start_many(service: &Service, count: usize) -> Refusal<Vec<String>>
     }
 }
 
-/// What is said of a session's content that goes with that of others: all of it.
+/// Request data of a session whose content, all of it, is sent together with others'.
 pub fn of_many(session: &str, length: u64) -> Value {
     json!({"cursor": {"session_id": session, "offset": 0}, "length": length, "close": true})
 }

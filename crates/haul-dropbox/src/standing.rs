@@ -1,6 +1,6 @@
-//! What is there by its very name. Dropbox finds what differs by upper and lower case only, and tells of a path how its last name is
-//! written and no other: so each folder is asked about, once, before anything is put below it or believed to be there. What a listing of
-//! a whole tree hasn't shown a moment ago needn't be asked about.
+//! Folders that exist under exactly their name. Dropbox ignores case, and reports of a path only how its last name is
+//! written: so each folder is looked up once, before anything is put below it or it is believed to exist. A path that a recent
+//! recursive listing didn't show needn't be looked up.
 
 use crate::{
     read,
@@ -9,12 +9,12 @@ use crate::{
 use haul_core::{Error, ErrorKind, Key, Result};
 use tokio::time::Instant;
 
-/// What is kept of a folder that is there …
+/// State kept for an existing folder …
 const THERE: &str = "there";
 /// … and of one that wasn't: it comes with what is put into it.
 const MISSING: &str = "missing";
 
-/// What is where a folder is meant to be.
+/// State of a folder's path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The folder and those above it, by these very names.
@@ -35,12 +35,12 @@ fn last(path: &str) -> &str {
 }
 
 impl Service {
-    /// What is where this folder is meant to be; what was missing is asked for again where `anew` says so.
+    /// State of this folder's path; a missing one is looked up again if `anew`.
     ///
-    /// Errors: those of the service.
+    /// Errors: the service's.
     pub async fn standing(&self, dir: &Key, anew: bool) -> Result<Standing> {
         let names = dir.as_bytes();
-        // From the top: of each path only the last name is told.
+        // From the top: each answer gives the case of the last name only.
         for end in names.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1) {
             let folder = Key::new(&names[..end]);
             let place = self.folders.place(&folder).await;
@@ -72,9 +72,9 @@ impl Service {
         Ok(Standing::There)
     }
 
-    /// What is to be called so may be put there.
+    /// Allows a new entry of this name.
     ///
-    /// Errors: `Exists` when a folder above is another.
+    /// Errors: `Exists` when a folder above has a name in other case.
     pub async fn has_room(&self, op: &'static str, key: &Key) -> Result<()> {
         match self.standing(&key.parent(), false).await? {
             Standing::Taken(why) => Err(Error::new(ErrorKind::Exists, op, why).with_key(key)),
@@ -82,9 +82,9 @@ impl Service {
         }
     }
 
-    /// Why what was found at a key's path is another; `None` when it has this very name.
+    /// Why the entry found at a key's path is another one; `None` when it has exactly this name.
     ///
-    /// Errors: those of the service.
+    /// Errors: the service's.
     pub async fn differs(&self, key: &Key, path: &str, found: &Facts) -> Result<Option<String>> {
         if found.name != last(path) {
             return Ok(Some(folds(&found.name)));

@@ -36,8 +36,8 @@ use tokio::sync::OnceCell;
 const TINY: u64 = 16 << 10;
 /// The receipt of a part that is held back and not yet sent.
 const HELD: &[u8] = b"held";
-/// So the receipt begins of a part that shares blocks with those beside it; then come, as JSON, the hashes of runs of blocks of its own
-/// and of theirs that were sent by then, with where they begin.
+/// Prefix of the receipt of a part that shares blocks with its neighbours; then follow, as JSON, the hashes of runs of blocks of its own
+/// and of theirs that were sent by then, with their offsets.
 const JOINED: &[u8] = b"joined";
 /// Bytes of the hash of a block.
 const DIGEST: usize = 32;
@@ -61,7 +61,7 @@ pub struct Write {
 struct State {
     /// The session that holds the whole, and the hashes of its blocks.
     whole: Option<(String, Vec<u8>)>,
-    /// By offset: what isn't sent before it is known how it goes on, or before the rest of its block is there.
+    /// By offset: bytes that wait for the part after them, or for the rest of their block.
     held: BTreeMap<u64, Payload>,
     /// Blocks, by offset, that are put together and on their way.
     joining: BTreeSet<u64>,
@@ -74,7 +74,7 @@ struct State {
 }
 
 impl State {
-    /// What is held of these bytes, where that is all of them.
+    /// The held bytes of this range, if all of them are there.
     fn all_of(&self, bytes: Range<u64>) -> Option<Vec<Payload>> {
         let mut at = bytes.start;
         let mut pieces = Vec::new();
@@ -114,7 +114,7 @@ impl State {
         [JOINED, &serde_json::to_vec(&runs).unwrap_or_default()].concat()
     }
 
-    /// What is held, pieces that follow each other together: offset, bytes.
+    /// Runs of held pieces that follow each other: offset, bytes.
     fn runs(&self) -> Vec<(u64, Vec<Payload>)> {
         let mut runs: Vec<(u64, Vec<Payload>)> = Vec::new();
         let mut end = None;
@@ -139,15 +139,15 @@ async fn joined(mut pieces: Vec<Payload>) -> Result<Payload> {
     Ok(first.with_pieces(bytes))
 }
 
-/// What finds a session again.
+/// Contents of a resume token.
 #[derive(Serialize, Deserialize)]
 struct Token {
     path: String,
     session: String,
 }
 
-/// What may be there before, as the service has it. What wasn't `seen` by this very name is asked for as a new file first: another whose
-/// name differs by case alone would be replaced else.
+/// The write mode for a `replace` condition. A file that wasn't `seen` under exactly this name is written as a new file first: otherwise
+/// one whose name differs by case alone would be replaced.
 fn mode(replace: &Replace, seen: bool) -> Value {
     match replace {
         Replace::Anything if seen => json!({".tag": "overwrite"}),
@@ -166,7 +166,7 @@ impl Write {
             return Err(Error::new(ErrorKind::Invalid, "write", "this can't be the name of a file").with_key(key));
         }
         let path = service.path(key)?;
-        // First: who may not write there takes no name from who may.
+        // First, so that a refused write claims no name.
         service.has_room("write", key).await?;
         service.claim(key, &path)?;
         let limit = service.caps.parts.map_or(0, |parts| parts.single);
@@ -390,8 +390,8 @@ impl Write {
         }
     }
 
-    /// Something has the name. An earlier commit that was done shows by its content; what may be replaced is replaced if its name is the very
-    /// one.
+    /// Something has the name. An earlier commit that was done shows by its content; what may be replaced is replaced if its name is the
+    /// very one.
     async fn taken(
         &self,
         failed: Failed,
@@ -473,7 +473,7 @@ impl Write {
     }
 }
 
-/// Ends a session, so that nobody goes on with it; false where it has ended already. It goes by itself after a week.
+/// Ends a session, so that nobody can resume it; false where it has ended already. A session expires after a week.
 async fn end(service: &Service, session: &str) -> Refusal<bool> {
     match touch(service, session, true).await {
         Ok(()) => Ok(true),
@@ -502,7 +502,7 @@ fn read_token(service: &Service, key: &Key, token: &[u8]) -> Result<String> {
     Ok(token.session)
 }
 
-/// The blocks that a receipt tells of, by offset, with their hashes; none for a receipt of something else.
+/// The blocks in a receipt, by offset, with their hashes; none for a receipt of something else.
 fn blocks_of(sent: &Sent) -> Vec<(u64, Vec<u8>)> {
     let Sent { part: Part { size, tag, .. }, offset, .. } = sent;
     let runs: Vec<(u64, Vec<u8>)> = match tag.strip_prefix(JOINED) {
@@ -524,8 +524,8 @@ fn blocks_of(sent: &Sent) -> Vec<(u64, Vec<u8>)> {
     runs.into_iter().filter(whole).flat_map(each).collect()
 }
 
-/// See [`haul_store::Resumable::resume`]. The service doesn't tell what a session has: what was sent is proved by the hash of the whole, once
-/// it is committed.
+/// See [`haul_store::Resumable::resume`]. The service doesn't tell what a session has: what was sent is proved by the hash of the whole,
+/// once it is committed.
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,

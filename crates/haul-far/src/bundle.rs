@@ -1,4 +1,4 @@
-//! Many small files with one request: what a request costs by itself, and a task and a wait at either end, they share.
+//! Many small files in one request: they share the cost of a request, and a task and a wait at either end.
 
 use crate::{
     Far, FarStore, answers, crc64, crc64_of,
@@ -54,7 +54,7 @@ impl Bundles for FarStore {
 }
 
 impl FarStore {
-    /// What the far end stored, if that is what was sent.
+    /// The far end's answer, if it stored exactly the bytes sent.
     async fn arrived(
         &self,
         key: &Key,

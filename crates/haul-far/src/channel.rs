@@ -1,5 +1,5 @@
-//! The connection to a far end: one pipe, or several where one can't carry what is under way. What an ssh session moves in a round trip
-//! is bounded, so a long line takes several; where the user asks for it, content goes by pipes over TCP instead. All lead to one far
+//! The connection to a far end: one pipe, or several where one can't carry the load. The bytes that an ssh session moves in a round trip
+//! are bounded, so a long line takes several; where the user asks for it, content uses pipes over TCP instead. All lead to one far
 //! end, which knows the same folders and writes on each.
 
 use crate::{
@@ -21,9 +21,9 @@ use std::{
 };
 use tokio::sync::{Notify, OnceCell};
 
-/// What pipes of a kind carry.
+/// Capacity of pipes of a kind.
 struct Kind {
-    /// Bytes that one carries in a round trip.
+    /// Bytes that one pipe carries per round trip.
     window: u64,
     /// Bytes a second that all carry together at most: more pipes than that takes are no use.
     together: u64,
@@ -79,11 +79,11 @@ struct Pipes {
     most: usize,
 }
 
-/// What further pipes are begun with.
+/// Settings of further pipes.
 pub struct Further {
     /// The way there.
     pub dial: Arc<dyn Dial>,
-    /// What both ends compress.
+    /// Compression, the same at both ends.
     pub packing: Packing,
     /// A further pipe has so long to be greeted.
     pub patience: Duration,
@@ -93,7 +93,7 @@ pub struct Further {
 
 /// How further sessions are begun.
 pub struct Sessions {
-    /// What the far end has others name who join it.
+    /// Token that the far end requires of pipes that join it.
     pub token: String,
     /// One didn't come about: no other is tried. Shared with later connections to the same host.
     pub refused: Arc<AtomicBool>,
@@ -186,8 +186,8 @@ impl Channel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room on a pipe for work that moves so many bytes: on the one with the least to do. Waits while all are full and others are
-    /// being begun.
+    /// A share of a pipe for work that moves `bytes` bytes: of the one with the least to do. Waits while all are full and more are
+    /// being opened.
     pub async fn room(self: &Arc<Self>, bytes: u64) -> Share {
         loop {
             let changed = self.changed.notified();
@@ -201,7 +201,7 @@ impl Channel {
         }
     }
 
-    /// The same at once, whatever it has to do.
+    /// As [`Channel::room`], at once, whatever the pipe has to do.
     fn share(self: &Arc<Self>, bytes: u64) -> Share {
         self.pick(bytes, false).unwrap_or_else(|| self.first.share(bytes))
     }
@@ -242,7 +242,7 @@ impl Channel {
         (!waits || least.load() < FULL || opening == 0).then(|| least.share(bytes))
     }
 
-    /// Nothing goes by TCP.
+    /// True where nothing may use TCP.
     fn is_barred(&self) -> bool {
         self.tcp.as_ref().is_none_or(|tcp| tcp.barred.load(Ordering::Relaxed))
     }
@@ -280,7 +280,7 @@ impl Channel {
                 let Further { dial, packing, idle, .. } = &self.further;
                 open.push(Wire::new(pipe, *idle, *packing, dial.shown()));
             }
-            // What is there does.
+            // The existing pipes suffice.
             Err(error) if !open.is_empty() => {
                 tracing::debug!(%error, "no further connection to haul there");
                 *most = open.len();
@@ -358,8 +358,8 @@ impl Channel {
     }
 }
 
-/// Pipes of a kind for so many bytes under way, on a line whose round trip takes `trip`: each has a window's worth, and all together no
-/// more than they can carry.
+/// Number of pipes of a kind for `moving` bytes under way, on a line with round trip time `trip`: each has a window's worth, and all
+/// together no more than they can carry.
 fn wanted(moving: u64, trip: Duration, most: usize, kind: &Kind) -> usize {
     let in_a_trip = u64::try_from(trip.as_micros()).unwrap_or(u64::MAX).saturating_mul(kind.together / 1_000_000);
     // Before anything is known of the line.

@@ -25,20 +25,20 @@ const BLOCK: usize = 256 << 10;
 /// Sessions of a login that others are left: the one that SFTP logged in with, and one for commands.
 const SPARE: usize = 2;
 
-/// Where haul is looked for at a host, behind the `PATH` of a session without a terminal: where people put it who aren't root.
+/// Where haul is looked for on a host, after the `PATH` of a session without a terminal: where people without root install it.
 const PLACES: [&str; 3] = ["haul", "~/.local/bin/haul", "~/bin/haul"];
 
 /// A pair of pipes to a far end.
 pub struct Pipe {
-    /// What the far end says.
+    /// Bytes from the far end.
     pub input: Box<dyn AsyncRead + Send + Unpin>,
-    /// What it is told.
+    /// Bytes to the far end.
     pub output: Box<dyn AsyncWrite + Send + Unpin>,
     /// How the program between ends, if there is one.
     pub end: Option<End>,
 }
 
-/// What may lead to a far end; whether it does is found out by a greeting.
+/// A way to a possible far end; a greeting shows whether it is one.
 pub enum Call {
     /// Pipes.
     Pipes(Pipe),
@@ -90,12 +90,12 @@ impl Dial for ShellCommand {
     }
 }
 
-/// haul at a host that ssh leads to, in the login that all share who go there.
+/// haul on a host reached by ssh, in the login that all stores on that host share.
 #[derive(Clone, Debug)]
 pub struct OverSsh {
     /// The way to the host.
     pub ssh: Ssh,
-    /// What runs haul there, if the user says so.
+    /// The command that runs haul there, if the user gives one.
     pub path: Option<String>,
     /// This program is to run there, and is put there if it isn't yet.
     pub install: bool,
@@ -132,7 +132,7 @@ impl Dial for OverSsh {
     }
 }
 
-/// What starts the far end at a host: haul where the user says that it is, else where it may be.
+/// The command that starts the far end on a host: the user's path to haul, else the places where it may be.
 fn command(path: Option<&str>) -> String {
     match path {
         Some(path) => format!("{path} far"),
@@ -158,10 +158,10 @@ impl From<haul_ssh::Pipe> for Pipe {
 }
 
 impl Call {
-    /// Greets who is there, and gives what it says of itself. A login has the time that a person takes. `joins` is the token of
-    /// the far end that this pipe is a further one of.
+    /// Greets the other end, and returns the facts it reports about itself. A login may take as long as a person needs. `joins` is the
+    /// token of the far end that this further pipe belongs to.
     ///
-    /// Errors: no haul is there, in the words of what is; nobody answers within `patience`.
+    /// Errors: no haul answers, with the other end's own output; nothing answers within `patience`.
     pub async fn greet(self, packing: Packing, patience: Duration, joins: Option<String>) -> Result<(Pipe, About)> {
         let state = RandomState::new();
         let nonce = (u128::from(state.hash_one(0)) << 64 | u128::from(state.hash_one(1))).to_be_bytes();
@@ -206,7 +206,7 @@ impl Call {
     }
 }
 
-/// What was heard instead of a greeting, and what the program between says of it.
+/// The error of the greeting, with the output of the program in between.
 fn beside(heard: &Error, said: &Error) -> Error {
     Error::new(said.kind(), "connect", format!("{} ({})", heard.message(), said.message())).with_retry(said.retry())
 }

@@ -27,7 +27,7 @@ pub const PIECE: usize = 256 << 10;
 /// Bytes that are read ahead of what is asked for: several small frames at once, and of a large one little that is copied once more.
 pub const AHEAD: usize = 32 << 10;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something is asked for: a message.
@@ -36,7 +36,7 @@ pub enum Kind {
     Answer,
     /// Content of a request or of its answer.
     Data,
-    /// The asker has taken so many bytes of the answer (8 bytes, big-endian), and as many more may come.
+    /// The asker has consumed this many bytes of the answer (8 bytes, big-endian), and as many more may follow.
     Taken,
     /// The asker no longer wants the answer.
     Cancel,
@@ -44,7 +44,7 @@ pub enum Kind {
     Alive,
 }
 
-/// What a frame carries, as it crosses.
+/// Flags of a frame's body on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// It is compressed.
@@ -56,11 +56,11 @@ pub struct Marks {
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
     /// Number of its request, chosen by the asker.
     pub id: u32,
-    /// What it carries.
+    /// Body.
     pub body: Bytes,
 }
 
@@ -97,7 +97,7 @@ impl Frame {
     /// A sign of life.
     pub const ALIVE: Frame = Frame { kind: Kind::Alive, id: 0, body: Bytes::new() };
 
-    /// That so many bytes were taken.
+    /// Reports that `bytes` bytes were consumed.
     pub fn taken(id: u32, bytes: u64) -> Frame {
         Frame { kind: Kind::Taken, id, body: Bytes::copy_from_slice(&bytes.to_be_bytes()) }
     }
@@ -114,7 +114,7 @@ impl Frame {
         self.write_as(Marks::default(), &self.body, to).await
     }
 
-    /// Writes it with these marks and this body, which is what they say of its own.
+    /// Writes the frame with these flags and the body that they describe, in place of its own.
     ///
     /// Errors: the pipe's.
     pub async fn write_as(&self, marks: Marks, body: &[u8], to: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
@@ -122,7 +122,7 @@ impl Frame {
         head.put_u32((HEAD - 4 + body.len()) as u32);
         head.put_u8(self.kind.code() | marks.code());
         head.put_u32(self.id);
-        // At once: by itself the head of a large frame would be a packet of ssh's own.
+        // In one write: alone, the head of a large frame would be a separate ssh packet.
         to.write_all_buf(&mut head.chain(body)).await
     }
 
@@ -133,9 +133,10 @@ impl Frame {
         Frame::read(from, &mut Reading::default()).await
     }
 
-    /// The next one; `None` where the pipe ends between two. Compressed and kept ones are read where both ends agreed on them.
+    /// The next frame; `None` where the pipe ends between two. Compressed frames, and those kept as history, are read where both ends
+    /// agreed on them.
     ///
-    /// Errors: the pipe's; `InvalidData` for what is no frame.
+    /// Errors: the pipe's; `InvalidData` when it isn't a frame.
     pub async fn read(from: &mut (impl AsyncRead + Unpin), reading: &mut Reading) -> Result<Option<Frame>> {
         let mut head = [0; HEAD];
         if from.read(&mut head[..1]).await? == 0 {
@@ -157,7 +158,7 @@ impl Frame {
             return Err(wrong("a frame is to be kept for others, which was not agreed on"));
         }
         let mut body = BytesMut::with_capacity(size);
-        // Grows as bytes come: what a length promises takes no memory by itself.
+        // Grows as bytes arrive: an announced length alone takes no memory.
         while body.len() < size {
             if (&mut *from).take((size - body.len()) as u64).read_buf(&mut body).await? == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());

@@ -1,6 +1,7 @@
-//! The messages as bytes, by version: what this build says is what the file of its version has, and what older files have is read still.
-//! A test that fails here says that an end of another build would not understand this one. Fields may be added, with a default for who
-//! doesn't say them: then the old file stays to be read, and the new bytes go into one of a new name. All else is a new version.
+//! Wire format of the messages, by version: this build's bytes match the file of its version, and the bytes in older files are still
+//! readable. A test that fails here shows that an end of another build would not understand this one. Fields may be added, with a default
+//! for ends that don't send them: then the old file stays and must be read, and the new bytes go into a file with a new name. All else is a
+//! new version.
 
 use crate::{
     frame::{Frame, Kind, Marks},
@@ -24,10 +25,10 @@ use haul_store::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// What an end of version 2 says.
+/// Messages of version 2.
 const VERSION_2: &str = include_str!("golden/version-2.txt");
 
-/// What it says besides, if it knows of frames that are compressed behind others.
+/// Its further messages, if it supports frames that are compressed with a history.
 const HISTORY: &str = include_str!("golden/version-2-history.txt");
 
 /// How ends meet that know of many small files with one request as well.

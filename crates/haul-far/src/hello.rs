@@ -1,4 +1,4 @@
-//! How two ends meet: past what a login shell may print, each says who it is, and the older version of the two that both speak is taken.
+//! The handshake: after anything that a login shell may print, each end identifies itself, and the lower of the two versions is used.
 
 use crate::{frame::Frame, message, pack::Packing};
 use haul_core::{Error, ErrorKind, Result, attributes::Rights};
@@ -11,7 +11,7 @@ pub const VERSION: u32 = 2;
 /// The oldest version that it still speaks.
 pub const OLDEST: u32 = 1;
 
-/// What each end says before all else, followed by the asker's nonce: in no prompt, message of the day or error of a shell.
+/// First bytes of each end, followed by the asker's nonce: no prompt, message of the day or shell error contains them.
 const MAGIC: &[u8; 8] = b"\x00haulfar";
 
 /// Bytes of a nonce.
@@ -20,7 +20,7 @@ const NONCE: usize = 16;
 /// A login shell prints no more before the far end is heard.
 const NOISE: usize = 64 << 10;
 
-/// What the near end says.
+/// The near end's greeting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// The oldest version of the messages that it speaks.
@@ -29,7 +29,7 @@ pub struct Hello {
     pub newest: u32,
     /// The version of its program, for messages to people.
     pub build: String,
-    /// What it wishes of compression, in both directions.
+    /// Its preferred compression, in both directions.
     #[serde(default)]
     pub packing: Packing,
     /// The far end that it is connected to already, by what that said of itself ([`About::joins`]): this is a further pipe to it.
@@ -37,11 +37,11 @@ pub struct Hello {
     pub joins: Option<String>,
 }
 
-/// What a far end says of itself. One of version 1 says nothing.
+/// A far end's facts about itself. One of version 1 reports none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
-    /// What it may do to attributes of files; `None` where it keeps none.
+    /// Its rights over attributes of files; `None` where it keeps none.
     pub rights: Option<Rights>,
     /// It serves one folder alone, and follows no symlinks.
     pub confined: bool,
@@ -49,7 +49,7 @@ pub struct About {
     pub packs: bool,
     /// It sets the attributes that come along with a small file.
     pub keeps: bool,
-    /// What a further pipe to it names; `None` where it takes none.
+    /// Token for further pipes; `None` where it takes none.
     pub joins: Option<String>,
     /// It opens a port for pipes over TCP, if it is asked to.
     pub listens: bool,
@@ -73,18 +73,19 @@ impl About {
         self.bundles && self.keeps
     }
 
-    /// What both ends do about compression on this end's first pipe, where the near end wishes this.
+    /// Compression on this end's first pipe, if the near end prefers `wished`.
     pub fn agreed(&self, wished: Packing) -> Packing {
         if self.packs { self.agreed_further(wished) } else { Packing::default() }
     }
 
-    /// The same on a further pipe, of which the first one's is wished: one that another build took in says less of itself.
+    /// As [`About::agreed`], on a further pipe that prefers the first one's compression: a far end of another build may report fewer
+    /// abilities.
     pub fn agreed_further(&self, wished: Packing) -> Packing {
         Packing { history: wished.history && self.history, ..wished }
     }
 }
 
-/// What the far end answers.
+/// The far end's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Welcome {
     /// It serves.
@@ -93,7 +94,7 @@ pub enum Welcome {
         version: u32,
         /// The version of its program.
         build: String,
-        /// What else it says.
+        /// Further facts about it.
         #[serde(default)]
         about: About,
     },
@@ -111,10 +112,10 @@ fn lost(error: std::io::Error) -> Error {
     Error::from_io("connect", error)
 }
 
-/// What a far end has heard of who calls.
+/// A near end's greeting, as received.
 #[derive(Debug)]
 pub struct Heard {
-    /// What it waits for.
+    /// The mark it expects.
     pub mark: [u8; MAGIC.len() + NONCE],
     hello: Result<Hello>,
 }
@@ -146,7 +147,7 @@ pub async fn greet(
     hello: &Hello,
 ) -> Result<About> {
     let mark = [&MAGIC[..], &nonce].concat();
-    // A pipe that nobody reads any more is told by what its other end printed.
+    // On a pipe that the other end no longer reads, its output gives the reason.
     let said = async {
         to.write_all(&mark).await?;
         message::frame(crate::frame::Kind::Request, 0, hello)?.write(to).await?;
@@ -179,14 +180,14 @@ impl Hello {
     }
 }
 
-/// The far end's half: waits for a near end. `None` where nobody came.
+/// The far end's half: waits for a near end. `None` if none came.
 ///
-/// Errors: the pipe's; `InvalidData` for somebody who is no haul.
+/// Errors: the pipe's; `InvalidData` when the other end isn't haul.
 pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Heard>> {
     let mut mark = [0; MAGIC.len() + NONCE];
     for (at, byte) in mark.iter_mut().enumerate() {
         *byte = from.read_u8().await?;
-        // At once: who speaks another protocol says little before it waits for an answer.
+        // Early: an end that speaks another protocol sends little before it waits for an answer.
         if MAGIC.get(at).is_some_and(|own| own != byte) {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "what calls is no haul"));
         }
@@ -215,7 +216,7 @@ pub async fn answer(heard: Heard, to: &mut (impl AsyncWrite + Unpin), about: Abo
     Ok(serves)
 }
 
-/// Answers who joins a far end that answered before.
+/// Answers a pipe that joins a far end that has answered before.
 ///
 /// Errors: the pipe's.
 pub async fn answer_again(
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(About::default().agreed_further(ALWAYS), alone, "an older one took a further pipe in");
     }
 
-    /// What an end of version 1 said, byte by byte: its hello as it was recorded, with a nonce of sevens.
+    /// Greeting of a version 1 end, byte by byte: its hello as recorded, with a nonce of sevens.
     const OLD_HELLO: &[u8] = b"\x00haulfar\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\
         \x00\x00\x00\x22\x01\x00\x00\x00\x00\x83\xa6oldest\x01\xa6newest\x01\xa5build\xa50.1.0";
 
@@ -340,7 +341,7 @@ mod tests {
         let heard = hear(&mut &OLD_HELLO[..]).await.unwrap().unwrap();
         assert_eq!((heard.packing(), heard.joins()), (Packing::default(), None));
         assert!(answer(heard, &mut said, told()).await.unwrap());
-        // To it the answer is one of its own with a field more.
+        // It reads the answer as its own kind with one more field.
         #[derive(Debug, serde::Deserialize)]
         #[serde(rename = "Welcome")]
         enum Old {

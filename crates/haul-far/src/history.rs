@@ -1,8 +1,8 @@
-//! What went before on a pipe, in one direction: frames of content are compressed with some of it as a prefix, so that what they have in
-//! common with others is sent once. Both ends keep the same: the plain bytes of the frames that say so ([`Marks`]), in the order in which
-//! they cross, and take the prefix from there by the same rule.
+//! Earlier bytes on a pipe, in one direction: frames of content are compressed with some of them as a prefix, so that bytes in
+//! common are sent once. Both ends keep the same history, namely the plain bytes of the frames flagged so ([`Marks`]), in the order in
+//! which they cross, and take the prefix from it by the same rule.
 //!
-//! What is not to be compressed, or is seen to be no use, isn't kept: it costs nothing at either end, and pushes nothing out.
+//! Bytes that aren't compressed, or don't profit, aren't kept: they cost nothing at either end, and displace nothing.
 //!
 //! [`Marks`]: crate::frame::Marks
 
@@ -13,13 +13,13 @@ use std::{
     io::{Error, ErrorKind, Result},
 };
 
-/// A prefix is no longer. More is hardly any use to the levels that are taken: those up to 3 look no further back.
+/// Largest prefix, in bytes. More hardly helps at the levels used: those up to 3 look no further back.
 pub const REACH: usize = 1 << 20;
 
 /// Of so much the levels up to this one make use.
 const QUICK: (i32, usize) = (1, 128 << 10);
 
-/// A prefix is read anew for each frame: it has so many times the bytes of the frame, where that is more than the least.
+/// The prefix is loaded anew for each frame: it has this many times the frame's bytes, where that is more than the minimum.
 const TIMES: usize = 4;
 const LEAST: usize = 32 << 10;
 
@@ -29,12 +29,12 @@ const KEPT: usize = 16 << 20;
 /// A frame counts for no less, so that they are few.
 const EACH: usize = 8 << 10;
 
-/// What went before, in one direction.
+/// History of one direction.
 #[derive(Debug, Default)]
 pub struct History {
-    /// Numbers of requests and their content, the newest last.
+    /// Request numbers and their content, the newest last.
     frames: VecDeque<(u32, Bytes)>,
-    /// What they count for.
+    /// Bytes that they count for.
     size: usize,
 }
 
@@ -51,9 +51,9 @@ impl History {
         }
     }
 
-    /// The last bytes of this request, so many, and before them those of others where it has fewer.
+    /// The last `length` bytes of this request, preceded by those of other requests where it has fewer.
     ///
-    /// Errors: `InvalidData` where there aren't as many.
+    /// Errors: `InvalidData` where there are fewer in all.
     pub fn last(&self, id: u32, length: usize) -> Result<Vec<u8>> {
         let mut missing = length;
         let mut pieces = Vec::new();
@@ -74,7 +74,7 @@ impl History {
         Ok(pieces.concat())
     }
 
-    /// What a frame of so many bytes is compressed behind, at this level.
+    /// The prefix for a frame of `size` bytes, at this level.
     fn before(&self, id: u32, size: usize, level: i32) -> Vec<u8> {
         let (quick, quick_reach) = QUICK;
         let reach = if level <= quick { quick_reach } else { REACH };

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Bytes that are written at a time.
 const PIECE: usize = 64 << 10;
 
-/// What the host says before anything of this.
+/// Prefix of the host's output about the installation.
 const MARK: &str = "haul-far-end";
 
 /// Its lines are no longer, and a login shell prints no more before them.
@@ -23,7 +23,7 @@ const MOST: usize = 64 << 10;
 /// Where far ends are, as a shell there finds them.
 const DIR: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/haul/far";
 
-/// What a host says that looked for haul in vain, before what `uname -sm` says there.
+/// Output of a host without haul, before that of `uname -sm`.
 pub const ABSENT: &str = "haul: not found on";
 
 /// Bytes of this program, where a connection failed as the host has no haul and is of this machine's kind: it can be put there then.
@@ -65,8 +65,8 @@ pub fn found() -> String {
 }
 
 impl Program {
-    /// What the user's shell there runs: the far end, which it asks for first where it isn't there. It is whole under its name, or
-    /// not there at all.
+    /// The command for the user's shell there: runs the far end, and requests the program first where it is missing. Under its name the
+    /// program is complete or missing.
     pub fn command(&self) -> String {
         let (sha, size, older) = (&self.sha256, self.bytes.len(), KEPT + 1);
         format!(
@@ -124,7 +124,7 @@ impl Program {
     }
 }
 
-/// What `uname -sm` says of this machine.
+/// Output of `uname -sm` on this machine.
 fn here() -> String {
     let name = rustix::system::uname();
     format!("{} {}", name.sysname().to_string_lossy(), name.machine().to_string_lossy())
@@ -225,7 +225,7 @@ mod tests {
         let (said, files) = install(&broken, cache.path()).await;
         let told = "haul can't be installed there: it doesn't run, such as where the C library is older";
         assert_eq!((said.unwrap_err().message(), files), (told, vec![runs.sha256.clone()]));
-        // What arrives otherwise than it was sent is not kept.
+        // A program that arrives damaged isn't kept.
         let other = Program { sha256: runs.sha256.replace(|_: char| true, "0"), bytes: runs.bytes.clone() };
         let (said, files) = install(&other, cache.path()).await;
         assert!(said.is_err() && files == [runs.sha256.clone()]);

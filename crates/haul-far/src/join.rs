@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::net::{UnixListener, UnixStream};
 
-/// A knock is short: who sends more is nobody of ours.
+/// Largest knock: a larger one isn't ours.
 const MOST: usize = 64 << 10;
 
 /// Who knocks says at once what for.
@@ -35,15 +35,15 @@ pub struct Door {
     pub token: String,
 }
 
-/// What who knocks says, beside its descriptors.
+/// Contents of a knock, beside its descriptors.
 #[derive(Debug, Serialize, Deserialize)]
 struct Knock {
-    /// What its near end waits for.
+    /// The mark that its near end expects.
     mark: Vec<u8>,
     /// Of the messages that both speak.
     version: u32,
     packing: Packing,
-    /// What it was started for, which must be the same.
+    /// Root that it was started with, which must be the same.
     root: Option<Vec<u8>>,
     read_only: bool,
 }
@@ -78,7 +78,7 @@ const CLOSED_ON_EXEC: RecvFlags = RecvFlags::empty();
 impl Door {
     /// Opens one; `None` where the system has no such sockets.
     pub fn open() -> Option<Door> {
-        // Found by chance by nobody: who may knock is not decided by this.
+        // Random, so that nobody hits it by chance; permission to knock doesn't rest on it.
         let state = RandomState::new();
         let token = format!("{:016x}{:016x}", state.hash_one(0), state.hash_one(1));
         let listener = Listener::bind_addr(&address(&token).ok()?).ok()?;
@@ -86,7 +86,7 @@ impl Door {
         Some(Door { listener: UnixListener::from_std(listener).ok()?, token })
     }
 
-    /// The next who joins and may.
+    /// The next pipe that joins and may.
     pub async fn guest(&self, settings: &Settings) -> Guest {
         loop {
             let Ok((knocker, _)) = self.listener.accept().await else {

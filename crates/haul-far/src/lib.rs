@@ -1,6 +1,6 @@
-//! haul at both ends (`far`): the store contract over a pair of pipes, such as a session of ssh gives. The near end ([`KIND`]) is a store like any
-//! other; the far end ([`serve`]) answers with a store of its own machine. Many requests are under way at once, and many
-//! small files are one of them, so that thousands of files cost few round trips.
+//! haul at both ends (`far`): the store contract over a pair of pipes, such as those of an ssh session. The near end ([`KIND`]) is an
+//! ordinary store; the far end ([`serve`]) answers with a store of its own machine. Many requests are under way at once, and many
+//! small files share one, so that thousands of files cost few round trips.
 
 mod bundle;
 mod channel;
@@ -79,20 +79,20 @@ struct Line {
     dial: Arc<dyn Dial>,
     /// Reaching it takes no longer, apart from what a person types.
     patience: Duration,
-    /// What both ends compress.
+    /// Compression at both ends.
     packing: Packing,
     /// Ports that the far end may listen on; `None` where the user asked for none.
     ports: Option<listening::Ports>,
     /// A far end that says nothing for so long is given up.
     idle: Duration,
     channel: Mutex<Option<Arc<Channel>>>,
-    /// What the far end has said of itself.
+    /// The far end's facts about itself.
     about: OnceLock<About>,
     /// Bytes of content that are on their way there.
     on_the_way: Arc<Semaphore>,
     /// No further pipe is to be had.
     refused: Arc<AtomicBool>,
-    /// Nothing goes by TCP, and that was said.
+    /// TCP isn't used, and the user was told so.
     barred: Arc<AtomicBool>,
 }
 
@@ -176,7 +176,7 @@ impl Far {
         Ok(answer)
     }
 
-    /// The same, of something whose answer says nothing.
+    /// Asks for something whose answer carries no data.
     ///
     /// Errors: as [`Far::ask`].
     async fn done(&self, kind: &'static str, request: Request) -> Result<()> {
@@ -366,7 +366,7 @@ impl FarStore {
     }
 }
 
-/// What was answered about each of `count`, made of one answer by `each`; its error for all where there is none.
+/// Answers about `count` items, made from one answer by `each`; its error for all where there is none.
 fn answers<T>(answer: Result<Answer>, count: usize, each: impl Fn(Answer) -> Option<Vec<Result<T>>>) -> Vec<Result<T>> {
     let answers = answer.and_then(|answer| each(answer).filter(|all| all.len() == count).ok_or_else(unexpected));
     answers.unwrap_or_else(|error| each::failed(count, &error))

@@ -15,7 +15,7 @@ use std::sync::Arc;
 enum State {
     Begin(Arc<Far>, Box<ListRequest>),
     Going(Asked),
-    /// All that is told is told.
+    /// Everything was listed.
     Over,
 }
 
@@ -53,7 +53,7 @@ impl Listing {
             match asked.next().await {
                 Ok(Given::Answer(Answer::Batch(mut entries))) => {
                     let Some(last) = entries.last() else { continue };
-                    // What comes in no order, or was not asked for, proves nothing.
+                    // Entries out of order, or that weren't requested, prove nothing.
                     let keys = entries.iter().map(|entry| &entry.key);
                     let starts = keys.clone().all(|key| key.as_bytes().starts_with(self.prefix.as_bytes()));
                     if !starts || !keys.is_sorted() || entries.first().is_some_and(|first| first.key < self.next) {
@@ -95,8 +95,8 @@ impl Listing {
     }
 }
 
-/// True for a range that is in a directory that nobody wants, to its end, which need not have been listed: it may begin there and go on
-/// behind it.
+/// True for a lost range within an excluded directory, to its end, which need not have been listed: the range may begin there and extend
+/// beyond it.
 fn is_unwanted(filter: Option<&Filter>, lost: &Lost) -> bool {
     let dir = filter.and_then(|filter| filter.excluded_above(lost.from.as_bytes()));
     let end = dir.and_then(|dir| Key::new(dir).after_prefix());

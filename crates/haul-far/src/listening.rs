@@ -15,7 +15,7 @@ pub struct Ports {
     pub last: u16,
 }
 
-/// What lets a pipe in. Shown nowhere.
+/// Secret that admits a pipe. Shown nowhere.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token(#[serde(with = "haul_core::wire::raw")] pub Vec<u8>);
 
@@ -25,17 +25,17 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where a far end listens, and how the two ends know each other there. It is told over ssh alone.
+/// Where a far end listens, and how both ends identify each other there. Sent over ssh only.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listening {
-    /// The address, which is the one of its own that the near end has reached by ssh.
+    /// The far end's own address, the one that the near end reached by ssh.
     pub address: IpAddr,
     /// The port.
     pub port: u16,
     /// SHA-256 of the far end's public key, as a SubjectPublicKeyInfo.
     #[serde(with = "haul_core::wire::raw")]
     pub fingerprint: Vec<u8>,
-    /// What the near end says first.
+    /// First bytes of the near end.
     pub token: Token,
 }
 

@@ -45,11 +45,11 @@ pub struct Folder {
 pub struct Asking<R> {
     /// The folder; 0 where none is meant.
     pub folder: FolderId,
-    /// What is to be opened under that number, if it isn't open yet: for as long as the near end, whose number it is, doesn't know
-    /// that it is. Only of an end that says that it [opens folders so](crate::hello::About::opens_along).
+    /// The folder to open under that number, if it isn't open yet. Sent until the near end, which picks the number, knows that it is
+    /// open. Only to an end that says that it [opens folders so](crate::hello::About::opens_along).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens: Option<Folder>,
-    /// What is asked for.
+    /// The request itself.
     pub request: R,
 }
 
@@ -70,7 +70,7 @@ pub enum Request {
         key: Key,
         /// How it is written.
         spec: WriteSpec,
-        /// What it is to hold.
+        /// Its content.
         #[serde(with = "haul_core::wire::raw")]
         bytes: Bytes,
     },
@@ -84,7 +84,7 @@ pub enum Request {
     Resume(Key, #[serde(with = "haul_core::wire::raw")] Vec<u8>, Vec<Sent>, WriteSpec),
     /// Removes one that was left. Answer: [`Answer::Flag`].
     Discard(Key, #[serde(with = "haul_core::wire::raw")] Vec<u8>),
-    /// What finds it again. Answer: [`Answer::Token`].
+    /// Token of a write. Answer: [`Answer::Token`].
     Token(UploadId),
     /// A part, whose `size` bytes follow. Answer: [`Answer::Part`].
     Part {
@@ -99,7 +99,7 @@ pub enum Request {
     },
     /// Bytes that were sent already. Answers: content, then [`Answer::Sent`].
     ReadBack(UploadId, Range<u64>),
-    /// Makes the whole visible. Answer: [`Answer::Stored`]; after an error the write goes on.
+    /// Makes the whole visible. Answer: [`Answer::Stored`]; after an error the write continues.
     Publish(UploadId, Vec<Part>, Late),
     /// Removes what was sent. Answer: [`Answer::Done`].
     Abort(UploadId),
@@ -119,7 +119,7 @@ pub enum Request {
         /// The other folder's place.
         #[serde(with = "haul_core::wire::raw")]
         from: Vec<u8>,
-        /// What is to have them.
+        /// Entries to set attributes on.
         items: Vec<AttributesItem>,
         /// See [`haul_store::AttributesBatch`].
         set: bool,
@@ -134,7 +134,7 @@ pub enum Request {
     Cleanup(Cleanup),
     /// Answer: [`Answer::Done`].
     Sync,
-    /// What a file holds, cut so. Answer: [`Answer::Recipe`].
+    /// Pieces of a file, cut in this way. Answer: [`Answer::Recipe`].
     Recipe(Key, Option<Version>, Cut),
     /// Runs of bytes of the file that has the name now. Answer: [`Answer::Parts`].
     Reuse(UploadId, Version, Vec<Run>),
@@ -202,7 +202,7 @@ pub enum Answer {
     Upload(UploadId),
     /// A write was found again, with these parts.
     Resumed(UploadId, Vec<Part>),
-    /// What finds it again.
+    /// Token of a write.
     Token(Option<Vec<u8>>),
     /// A part arrived; CRC-64/NVME of what arrived.
     Part(Part, u64),
@@ -214,7 +214,7 @@ pub enum Answer {
     Files(Vec<Result<Whole>>),
     /// Whether it was so.
     Flag(bool),
-    /// Of this item of a copy so many bytes more are copied.
+    /// Further bytes copied of this item.
     Progress(usize, u64),
     /// One answer for each item.
     Copied(Vec<Result<Stored>>),
@@ -232,7 +232,7 @@ pub enum Answer {
     Space(Space),
     /// Writes that were never finished, and what couldn't be looked through.
     Unfinished(Vec<(Key, Option<Mtime>)>, Vec<Error>),
-    /// What a file holds.
+    /// Pieces of a file.
     Recipe(Recipe),
     /// Parts arrived.
     Parts(Vec<Part>),
@@ -245,7 +245,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// True when nothing of the same request follows.
+    /// True when no further answer to the same request follows.
     pub fn is_last(&self) -> bool {
         !matches!(self, Answer::Batch(_) | Answer::Lost(..) | Answer::Vanished(_) | Answer::Progress(..))
     }
@@ -294,8 +294,8 @@ impl Request {
         }
     }
 
-    /// True for those that change something. What a listing sweeps away, and what is remembered of a file in pieces, is for who
-    /// answers to leave out.
+    /// True for requests that change something. Leaving out a listing's sweep, and the memory of a file's pieces, is up to the
+    /// answering end.
     pub fn changes(&self) -> bool {
         match self {
             Request::Open(_)

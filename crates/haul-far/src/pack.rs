@@ -1,5 +1,5 @@
-//! Compression of frames by zstd, where it makes them smaller: each by itself, or behind bytes that both ends know. How hard is tried
-//! follows from who waits for whom: a level more while the link is what takes time and that makes less of it, one less while compressing is.
+//! Compression of frames by zstd, where it makes them smaller: each alone, or with a prefix that both ends know. The level
+//! follows the bottleneck: one more while the link is slower and a level more saves bytes, one less while compression is.
 
 use bytes::{BufMut as _, Bytes};
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,10 @@ const LEAST: usize = 512;
 
 /// Of larger ones a sample is tried first …
 const SAMPLED: usize = 64 << 10;
-/// … of so many bytes from the middle.
+/// … of this many bytes from the middle.
 const SAMPLE: usize = 8 << 10;
 
-/// Whoever saves less than one byte in so many goes as it is.
+/// A frame that saves less than one byte in this many is sent uncompressed.
 const WORTH: usize = 20;
 
 /// The level to begin with, which is zstd's own, and the range in which the level follows the link: beyond it little is gained.
@@ -37,7 +37,7 @@ const QUICK: i32 = 3;
 /// Levels that zstd has.
 pub const ALL_LEVELS: std::ops::RangeInclusive<i32> = -7..=22;
 
-/// After so many bytes it is looked at how it goes.
+/// Bytes after which the level is reconsidered.
 const WINDOW: u64 = 2 << 20;
 
 /// A link that takes fewer bytes a second is slow: one processor compresses several times as much.
@@ -58,7 +58,7 @@ pub enum When {
     Always,
 }
 
-/// What both ends do about it, as the near end wishes.
+/// Compression at both ends, as the near end prefers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Packing {
@@ -83,18 +83,18 @@ impl Packing {
     }
 }
 
-/// What is found out while frames are sent.
+/// Adaptive level, found while frames are sent.
 pub struct Pace {
     packing: Packing,
     /// 0: as they are.
     level: i32,
-    /// What the level before the one that is tried left of each byte.
+    /// Compressed size per byte at the level before the one being tried.
     before: Option<f64>,
-    /// So many windows go by until the next step up, or the judgement of the last one.
+    /// Windows that pass until the next step up, or the judgement of the last one.
     rests: u32,
     written: u64,
     plain: u64,
-    /// The link was waited for so long, and compressing.
+    /// Time spent waiting for the link, and for compression.
     link: Duration,
     work: Duration,
 }
@@ -111,12 +111,12 @@ impl Pace {
         (self.level != 0).then_some(self.level)
     }
 
-    /// The same of what all others wait for.
+    /// As [`Pace::level`], for frames that all others wait for.
     pub fn quick(&self) -> Option<i32> {
         self.level().map(|level| level.min(QUICK))
     }
 
-    /// Writing so many bytes, which stand for so many plain ones, took this long, and so long was waited for them to be compressed.
+    /// Writing took `link` for `written` bytes, which stand for `plain` ones, and `work` was spent waiting for compression.
     pub fn wrote(&mut self, (written, plain): (usize, usize), link: Duration, work: Duration) {
         (self.written, self.plain) = (self.written + written as u64, self.plain + plain as u64);
         (self.link, self.work) = (self.link + link, self.work + work);
@@ -191,7 +191,7 @@ pub fn pack_behind(body: &[u8], before: &[u8], level: i32) -> Option<Vec<u8>> {
     headed(&[body.len(), before.len()], &packed, body.len())
 }
 
-/// What was compressed, behind sizes.
+/// The compressed bytes, after their sizes; `None` where it isn't worth it.
 fn headed(sizes: &[usize], packed: &[u8], plain: usize) -> Option<Vec<u8>> {
     is_worth(packed.len(), plain).then_some(())?;
     let mut headed = Vec::with_capacity(4 * sizes.len() + packed.len());
@@ -227,9 +227,9 @@ pub fn unpack(body: &[u8]) -> Result<Bytes> {
     plain(packed, &[], size)
 }
 
-/// The body again that was compressed behind others. `last` gives so many bytes of what came before.
+/// Unpacks a body that was compressed with a prefix. `last` supplies that many earlier bytes.
 ///
-/// Errors: those of [`unpack`] and of `last`; `InvalidData` where what came before was something else.
+/// Errors: those of [`unpack`] and of `last`; `InvalidData` where the earlier bytes differ.
 pub fn unpack_behind(body: &[u8], last: impl FnOnce(usize) -> Result<Vec<u8>>) -> Result<Bytes> {
     let (size, rest) = plain_size(body)?;
     let (before, packed) = self::size(rest)?;

@@ -44,7 +44,7 @@ pub fn content(asked: Asked) -> BoxStream<'static, Result<Bytes>> {
     stream::unfold(begun, next).boxed()
 }
 
-/// What arrived isn't what was sent.
+/// Received bytes differ from those sent.
 pub fn other_bytes(op: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, op, "what arrived has another checksum than what was sent")
         .with_retry(Retry::Backoff)

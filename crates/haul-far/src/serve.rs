@@ -1,4 +1,4 @@
-//! The far end: answers requests with a store of its own, many at once. What it may touch is a folder: the one that the near end
+//! The far end: answers requests with a store of its own, many at once. It may touch one folder: the one that the near end
 //! names, or one below the folder that it was started for.
 
 mod answer;
@@ -47,13 +47,13 @@ use tokio::{
 /// Requests that are under way at once. A near end has some hundreds.
 const REQUESTS: usize = 4096;
 
-/// Folders that one near end has open: one for each of its stores.
+/// Folders that a near end has open: one for each of its stores.
 const FOLDERS: usize = 1024;
 
 /// Writes that it has begun: a near end has half as many requests under way.
 const UPLOADS: usize = 2048;
 
-/// What is still on its way to a write that is to end has so long to be noticed as given up.
+/// Parts still in flight when their write ends have this long to be noticed as given up.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
 /// Bytes written at a time.
@@ -62,9 +62,9 @@ const BLOCK: usize = 256 << 10;
 /// How often the far end says that it is there.
 pub const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
-/// Serves one near end, on one pipe, until it hangs up. What it left half written and won't go on with is removed.
+/// Serves one near end, on one pipe, until it hangs up. Unfinished writes that it won't resume are removed.
 ///
-/// Errors: the pipes'; `InvalidData` for what is no haul, or breaks its own rules.
+/// Errors: the pipes'; `InvalidData` when the other end isn't haul, or breaks the protocol.
 pub async fn serve(
     mut from: impl AsyncRead + Send + Unpin,
     to: impl AsyncWrite + Send + Unpin + 'static,
@@ -76,8 +76,8 @@ pub async fn serve(
     }
 }
 
-/// The same on descriptors, which may be further ones of a near end that another process serves: then they are handed over to that,
-/// and this returns when it has done with them.
+/// Serves descriptors, which may be further pipes of a near end that another process serves: then they are handed over to that process,
+/// and this returns when it is done with them.
 ///
 /// Errors: as [`serve`]; the descriptors can't be read and written.
 pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> {
@@ -94,7 +94,7 @@ pub async fn serve_on(ends: [OwnedFd; 2], settings: Settings) -> io::Result<()> 
     attend(from, to, heard, settings, Door::open()).await
 }
 
-/// Serves a near end that said who it is, and its further pipes that come through `door`.
+/// Serves a near end that has greeted, and its further pipes that arrive through `door`.
 async fn attend(
     from: impl AsyncRead + Send + Unpin,
     mut to: impl AsyncWrite + Send + Unpin + 'static,
@@ -147,7 +147,7 @@ async fn converse(
 ) -> io::Result<()> {
     let _place = session.room.pipe()?;
     let (first, firsts) = mpsc::unbounded_channel::<Queued>();
-    // Nothing waits long for a place here: each request has a window of its own.
+    // A short queue is enough: each request has a window of its own.
     let (content, contents) = mpsc::channel(16);
     let mut writer = Task::spawn(wire::send(to, firsts, contents, packing, |_| true));
     let signs = first.clone();
@@ -166,7 +166,7 @@ async fn converse(
     served.and(writer.await)
 }
 
-/// What this end may do where it serves.
+/// This end's rights where it serves.
 fn about(settings: &Settings) -> About {
     let place = settings.root.as_deref().unwrap_or(b".");
     let store = (settings.open)(place, Links::Keep, false);
@@ -190,7 +190,7 @@ struct Session {
     folders: Mutex<HashMap<FolderId, Arc<Opened>>>,
     uploads: Mutex<HashMap<UploadId, Held>>,
     next: AtomicU64,
-    /// What it may have this end hold.
+    /// Memory that it may make this end hold.
     room: Room,
     /// Takes further pipes over TCP.
     port: Mutex<Option<(Listening, Task<()>)>>,
@@ -211,10 +211,10 @@ struct Held {
     after: After,
 }
 
-/// What becomes of a write that has no end.
+/// Treatment of a write that wasn't ended.
 #[derive(Clone)]
 struct After {
-    /// A later run may go on with it.
+    /// A later run may resume it.
     resumable: bool,
     /// By this the near end finds it again, once it has asked.
     token: Option<Vec<u8>>,
@@ -339,12 +339,12 @@ impl Session {
         }
     }
 
-    /// Closes what the near end gave up, and now goes on with or removes: nothing else tells that it was given up.
+    /// Closes a write that the near end gave up, and now resumes or removes: nothing else reports that it was given up.
     fn let_go(&self, token: &[u8]) {
         self.uploads().retain(|_, held| held.after.token.as_deref() != Some(token));
     }
 
-    /// Takes a write out, to end it. A part that was given up may be told of on another pipe, a moment later.
+    /// Takes a write out of the table, to end it. Giving up a part may be reported on another pipe, a moment later.
     async fn release(&self, id: UploadId) -> Result<(Box<dyn Upload>, After)> {
         let until = Instant::now() + GIVEN_UP;
         loop {
@@ -365,7 +365,7 @@ impl Session {
         let left: Vec<_> = self.uploads().drain().map(|(_, held)| held).collect();
         for held in left.into_iter().filter(|held| !held.after.resumable) {
             if let Ok(upload) = Arc::try_unwrap(held.upload) {
-                // Who would be told is gone; a later `cleanup` finds what can't be removed now.
+                // Nobody is left to report to; a later `cleanup` finds remains that can't be removed now.
                 let _ = upload.abort().await;
             }
         }

@@ -1,4 +1,4 @@
-//! What a far end was started with.
+//! Settings of a far end.
 
 use haul_core::Result;
 use haul_store::{Links, Store};
@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc};
 /// Opens a folder of this machine.
 pub type Open = Arc<dyn Fn(&[u8], Links, bool) -> Result<Arc<dyn Store>> + Send + Sync>;
 
-/// What the far end lets others do.
+/// Permissions of a far end, and how it opens folders.
 #[derive(Clone)]
 pub struct Settings {
     /// Opens folders.

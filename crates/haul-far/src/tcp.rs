@@ -1,6 +1,6 @@
-//! Content over TCP and TLS beside ssh, where the user asks for it: what both ends know of that, and the near end's half. The far end's is
-//! `serve/port.rs`. Who is who was settled by ssh: through its session come the fingerprint of the key that the far end made for
-//! this one connection, and the token that lets a pipe in. So there are no names, no certificates and no authorities.
+//! Content over TCP and TLS beside ssh, where the user asks for it: facts shared by both ends, and the near end's half. The far end's is
+//! `serve/port.rs`. ssh has authenticated both: through its session come the fingerprint of the key that the far end made for
+//! this one connection, and the token that admits a pipe. So there are no names, no certificates and no authorities.
 
 use crate::{dial::Pipe, listening::Listening};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -34,7 +34,7 @@ pub const SEALED: usize = 2 * BLOCK;
 /// A port that doesn't answer for so long is barred.
 const ANSWERS: Duration = Duration::from_secs(2);
 
-/// Who was reached proves who it is, and who calls says what for, within this time.
+/// Time in which the far end must prove its identity, and the near end must state its purpose.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Knows the far end by the fingerprint of its key.

@@ -46,14 +46,14 @@ impl Place {
     }
 }
 
-/// What the far end is told of how to write: what passed is proved by other hashes.
+/// The spec as sent to the far end: the bytes in transit are verified by other hashes.
 pub fn told(spec: &WriteSpec) -> WriteSpec {
     // The hash by which a file is proved that is built from another.
     let whole = spec.hashes.get(Algo::Blake3).map(|whole| Hashes::default().with(Algo::Blake3, whole));
     WriteSpec { hashes: whole.unwrap_or_default(), ..spec.clone() }
 }
 
-/// The same of a file that goes as a whole, with the checksum that it must have when it arrives.
+/// The spec of a file that is sent whole, with the checksum that it must have when it arrives.
 pub fn told_whole(spec: &WriteSpec, crc: &Hashes) -> WriteSpec {
     let told = told(spec);
     let hashes = told.hashes.iter().fold(crc.clone(), |hashes, (algo, value)| hashes.with(algo, value));
@@ -96,8 +96,8 @@ impl FarUpload {
         });
         let begun = begun.await?;
         if !begun.channel.is_open() {
-            // Trying again what is bound to a connection that broke is no use: the write isn't there any more, and who transfers the
-            // file begins it anew, or finds it again.
+            // Retrying is useless for a write bound to a broken connection: it no longer exists, and the engine
+            // begins the file anew, or resumes it.
             let why = "the connection to the far end broke while the file was written";
             return Err(Error::new(ErrorKind::NotFound, "write", why).with_retry(Retry::Never).with_key(&self.key));
         }
@@ -146,7 +146,7 @@ impl FarUpload {
         Some((u64::from_be_bytes(crc.try_into().ok()?), at))
     }
 
-    /// Sets the attributes that came along with a file which is there now, where the far end hasn't done so by itself.
+    /// Sets the attributes that came along with a file that exists now, where the far end hasn't set them already.
     async fn with_attributes(&self, stored: Stored) -> Result<Stored> {
         let (Some(keep), Some(carried)) = (&self.spec.keep, &self.spec.carried) else { return Ok(stored) };
         let items = vec![AttributesItem::carried_along(&self.key, &self.spec, keep, carried)];

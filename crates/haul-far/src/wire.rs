@@ -36,14 +36,14 @@ const PACKED_AHEAD: usize = 4;
 /// Bytes of an answer that may be on their way for one request: what a link of 100 MB/s holds in 40 ms. A larger one has several requests.
 pub const WINDOW: u64 = 4 << 20;
 
-/// The asker tells that it took bytes when they are so many.
+/// The asker reports consumed bytes in steps of this many.
 const TELL: u64 = WINDOW / 4;
 
-/// Bytes that may have come for one request and wait for who asked: a window, and one message that closes it. A far end that sends
-/// more heeds no window, and nobody knows where it would end.
+/// Bytes that may have arrived for one request and wait for the asker: a window, and one message that ends it. A far end that sends
+/// more ignores the window, and has no bound.
 const UNTAKEN: u64 = WINDOW + MOST as u64;
 
-/// Something that came takes so many bytes more.
+/// Overhead of a received frame, in bytes.
 const EACH: u64 = 64;
 
 /// A frame that waits to be written, and the room that it takes until then.
@@ -72,7 +72,7 @@ pub struct Wire {
     content: mpsc::Sender<Queued>,
     waiting: Arc<Waiting>,
     next: AtomicU32,
-    /// Bytes that those who use it expect to move.
+    /// Bytes that its users expect to move.
     load: AtomicU64,
     _tasks: (Task<()>, Task<()>),
 }
@@ -86,7 +86,7 @@ struct State {
     by_id: HashMap<u32, Waits>,
     /// Why no more will come.
     over: Option<String>,
-    /// When something moved last for who waits, and whether it was told that this is long ago.
+    /// When bytes last arrived for a waiter, and whether a long silence was reported.
     moved: Option<(Instant, bool)>,
 }
 
@@ -97,7 +97,7 @@ struct Waits {
     untaken: Arc<AtomicU64>,
 }
 
-/// What comes for a request.
+/// A received frame, for the request's waiter.
 #[derive(Debug)]
 enum Came {
     Answer(Frame),
@@ -117,7 +117,7 @@ pub enum Given {
 #[derive(Clone, Debug)]
 pub struct Named {
     id: FolderId,
-    /// What it is, where the far end opens it with the first request that comes to it; and whether one has been answered.
+    /// The folder, where the far end opens it with the first request for it; and whether one has been answered.
     along: Option<Arc<(Folder, AtomicBool)>>,
 }
 
@@ -134,12 +134,12 @@ impl Named {
         Named { id, along: Some(Arc::new((folder, AtomicBool::new(false)))) }
     }
 
-    /// What a request has to tell of it.
+    /// The folder to open along with a request.
     fn opens(&self) -> Option<&Folder> {
         self.along.as_ref().filter(|along| !along.1.load(Ordering::Relaxed)).map(|along| &along.0)
     }
 
-    /// True for one that no request was answered for yet.
+    /// True while no request for it was answered.
     pub fn is_new(&self) -> bool {
         self.opens().is_some()
     }
@@ -149,7 +149,7 @@ impl Named {
     }
 }
 
-/// A request that is under way. Dropping it before its last answer tells the far end that it is no longer wanted.
+/// A request under way. Dropping it before its last answer tells the far end that it is no longer wanted.
 pub struct Asked {
     id: u32,
     folder: Named,
@@ -200,7 +200,7 @@ impl Waiting {
         frame.kind != Kind::Request || self.state().by_id.contains_key(&frame.id)
     }
 
-    /// Nothing more comes: all who wait are told.
+    /// Nothing more arrives: all waiters get an error.
     fn end(&self, why: String) {
         let mut state = self.state();
         state.over.get_or_insert(why);
@@ -209,10 +209,10 @@ impl Waiting {
 }
 
 impl Wire {
-    /// Begins to read and write.
+    /// Starts reading and writing.
     ///
-    /// A far end of which nothing comes for as long as `patience` is given up: it says every few seconds that it is there. One that says
-    /// that and nothing else is told of by `way`, the way there as a person writes it.
+    /// A far end that is silent for `patience` is given up: it sends a sign of life every few seconds. One that sends
+    /// nothing else is reported by `way`, the way there as a person writes it.
     pub fn new(pipe: Pipe, patience: Duration, packing: Packing, way: String) -> Arc<Wire> {
         let (first, firsts) = mpsc::unbounded_channel();
         let (content, contents) = mpsc::channel(QUEUE);
@@ -263,12 +263,12 @@ impl Wire {
         Error::new(ErrorKind::Io, "connect", why).with_retry(Retry::Backoff)
     }
 
-    /// Bytes that those who use it expect to move.
+    /// Bytes that its users expect to move.
     pub fn load(&self) -> u64 {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// A share of it, for work that moves so many bytes.
+    /// A share of the pipe, for work that moves `bytes` bytes.
     pub fn share(self: &Arc<Self>, bytes: u64) -> Share {
         self.load.fetch_add(bytes, Ordering::Relaxed);
         Share { wire: self.clone(), bytes }
@@ -281,7 +281,7 @@ impl Share {
     /// Errors: the connection is lost; the request is too large.
     pub fn ask(self, folder: &Named, request: &Request) -> Result<Asked> {
         let (frame, asked) = self.begin(folder, request)?;
-        // What can't be sent any more is answered by the end of the connection.
+        // A failed send is answered by the end of the connection.
         let _ = asked.wire.first.send(frame.into());
         Ok(asked)
     }
@@ -440,7 +440,7 @@ async fn take(
             }
         };
         waiting.moves();
-        // One that was given up meanwhile has nobody who waits.
+        // A request given up meanwhile has no waiter.
         if let Some(waits) = waiting.state().by_id.get(&id) {
             let size = came.size();
             if waits.untaken.fetch_add(size, Ordering::Relaxed) + size > UNTAKEN {
@@ -453,8 +453,8 @@ async fn take(
     Ok(())
 }
 
-/// Writes what is to be sent, what is small before content, until nobody sends any more. Content is compressed meanwhile, several
-/// frames at once. What is no longer wanted when its turn comes is not written; nothing else depends on it, then.
+/// Writes queued frames, small ones before content, until all senders are gone. Content is compressed meanwhile, several
+/// frames at once. Frames no longer wanted when their turn comes are skipped; nothing else depends on them then.
 pub async fn send(
     mut to: impl AsyncWrite + Unpin,
     mut firsts: mpsc::UnboundedReceiver<Queued>,
@@ -514,7 +514,7 @@ pub async fn send(
     }
 }
 
-/// What is written next.
+/// The next frame to write.
 enum Step {
     First(Queued),
     Content(Packed),
@@ -543,7 +543,7 @@ fn packed(queued: Queued, level: Option<i32>, history: Option<&mut History>) -> 
             Way::Alone(level) => tokio::spawn(async move { pack(&body, level) }),
             Way::Behind(level, before) => tokio::spawn(async move { pack_behind(&body, &before, level) }),
         };
-        // What can't be compressed goes as it is.
+        // An incompressible body is sent as it is.
         Packed { queued, body: work.await.unwrap_or_default(), kept }
     }
 }
@@ -592,7 +592,7 @@ mod tests {
     /// Requests that take turns.
     const LANES: u32 = 3;
 
-    /// What is written for these bodies.
+    /// Bytes written for these bodies.
     async fn written(bodies: &[Bytes], packing: Packing) -> Vec<u8> {
         let (first, firsts) = mpsc::unbounded_channel();
         let (content, contents) = mpsc::channel(QUEUE);
@@ -602,7 +602,7 @@ mod tests {
         let small = first.clone();
         let feeder = tokio::spawn(async move {
             for (id, body) in bodies.into_iter().enumerate() {
-                // What is small goes between, by another way.
+                // Small frames overtake content.
                 let _ = small.send(Frame::ALIVE.into());
                 content.send(Frame { kind: Kind::Data, id: id as u32 % LANES, body }.into()).await.unwrap();
             }
@@ -646,7 +646,7 @@ mod tests {
         let behind = written(&bodies, BEHIND).await;
         assert!(behind.len() - PIECE < (alone.len() - PIECE) * 6 / 10, "{} of {}", behind.len(), alone.len());
         assert_eq!(read(&behind, Reading::of(BEHIND)).await.unwrap(), bodies);
-        // An end that knows nothing of it reads what is packed by itself, and nothing else.
+        // An end without support for history reads frames compressed alone, and no others.
         assert_eq!(read(&alone, Reading { packs: true, history: None }).await.unwrap(), bodies);
         assert!(read(&behind, Reading { packs: true, history: None }).await.is_err());
         // Other levels look at another part of what was.
@@ -699,7 +699,7 @@ mod tests {
         }
     }
 
-    /// A wire over a pipe that holds so many bytes, and the pipe's other end.
+    /// A wire over a pipe that holds `bytes` bytes, and the pipe's other end.
     fn piped(bytes: usize, patience: Duration) -> (Arc<Wire>, tokio::io::DuplexStream) {
         let (near, far) = tokio::io::duplex(bytes);
         let (input, output) = tokio::io::split(near);

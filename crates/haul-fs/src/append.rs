@@ -1,4 +1,4 @@
-//! What a file here lacks of a longer one, written behind what it has, in place: rsync's `--append`. The one copy on this
+//! Appends to a file the bytes of a longer one that it is missing, in place: rsync's `--append`. The only copy on this
 //! machine that changes a file users can see; only [`CopyHow::Append`](haul_store::CopyHow) asks for it.
 
 use super::{
@@ -20,10 +20,11 @@ pub(super) struct Source<'a> {
     pub dir: &'a Dir,
 }
 
-/// Appends; `None` where the file that is there is none to append to, so that the whole must be copied: it is no regular
-/// file, one that has other names too (which would change with it), not shorter, closed to us, or (with `verify`) it begins otherwise.
+/// Appends; `None` where the existing file can't be appended to, so that the whole must be copied: it isn't a regular
+/// file, it has other names too (which would change with it), it isn't shorter, we may not open it, or (with `verify`) its bytes differ.
 ///
-/// Errors: `Changed` for a source that isn't the one that was listed; then, as with all others, the file is as long as it was; only a stop leaves what arrived, which is what the next run goes on from.
+/// Errors: `Changed` for a source that isn't the one that was listed. After any error but a stop, the file has its old length; a stop keeps
+/// the bytes that arrived, and the next run continues from there.
 pub(super) fn append(
     local: &Local,
     from: Source<'_>,
@@ -46,7 +47,7 @@ pub(super) fn append(
         return Ok(None);
     }
     let added = add(item, number, (&source, &before), (&target, there.stx_size), bytes);
-    // Also of what was stopped: the next run goes on from what is there.
+    // Also after a stop: the next run continues from the bytes that are there.
     let told = local.late.ask(&target).map_err(|errno| fail_close("copy", &item.to, errno));
     match told.and(added) {
         Err(error) if error.kind() != ErrorKind::Cancelled => {

@@ -1,7 +1,7 @@
-//! Attributes of files beside bytes: reads them at the source and sets them at the destination, on descriptors. What is
-//! to be set is decided in `haul_core::attributes`; what can't be set is answered, not an error.
+//! Attributes of files beside bytes: reads them at the source and sets them at the destination, on descriptors. `haul_core::attributes`
+//! decides which to set; one that can't be set is reported in the answer, not as an error.
 //!
-//! Order matters. Owner first, since a change of owner takes away set-id bits and file capabilities; then extended
+//! Order matters. Owner first, since a change of owner clears set-id bits and file capabilities; then extended
 //! attributes, for which the file must still be writable; then ACLs; then the permission bits; times last.
 
 use super::{
@@ -37,13 +37,13 @@ use std::{
 
 const OP: &str = "set attributes";
 
-/// The bit of a mode that gives whoever runs the file its group.
+/// The set-group-ID bit of a mode.
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// What must be known of a file whose attributes go along.
+/// Facts needed of a file whose attributes are copied.
 pub(super) const FACTS: StatxFlags = StatxFlags::BASIC_STATS;
 
-/// What this process may do to files; asked once.
+/// This process's rights over files; found out once.
 pub(super) fn rights() -> Rights {
     static RIGHTS: OnceLock<Rights> = OnceLock::new();
     RIGHTS.get_or_init(ask_rights).clone()
@@ -79,7 +79,7 @@ pub(super) fn keeper<'a>(local: &'a Local, spec: &'a WriteSpec) -> Option<Keeper
     spec.keep.as_deref().map(|keep| Keeper { keep, rights: &local.rights, default: None })
 }
 
-/// What is to have the attributes of what; and what the user gives besides.
+/// Source and target of a copy of attributes, and those that the user sets besides.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     from: &'a Key,
@@ -106,7 +106,7 @@ impl<'a> From<&'a AttributesItem> for Subject<'a> {
     }
 }
 
-/// Times to be set; `None` leaves what is there.
+/// Times to set; `None` leaves a time as it is.
 pub(super) struct Times {
     pub mtime: Option<Mtime>,
     pub atime: Option<Mtime>,
@@ -116,12 +116,12 @@ fn owned(st: &Statx) -> Owned {
     Owned { mode: u32::from(st.stx_mode), uid: st.stx_uid, gid: st.stx_gid }
 }
 
-/// What a new file of ours is before anything is set. The group may be that of the directory: no group, to be sure.
+/// Attributes of a new file of ours before any is set. Its group may be the directory's: assume none, to be safe.
 fn fresh(mode: u32, rights: &Rights) -> Owned {
     Owned { mode: mode & !rights.umask, uid: our_uid(), gid: u32::MAX }
 }
 
-/// What a directory's default ACL gives to new files, if it has one.
+/// Permissions that a directory's default ACL gives to new files, if it has one.
 pub(super) fn default_permissions(dir: &Dir, name: &[u8]) -> Option<u32> {
     At::name(dir, name).default_permissions()
 }
@@ -143,8 +143,8 @@ impl Keeper<'_> {
         }
     }
 
-    /// Sets everything on a file that was just written and has no name of its own yet; `source` and its facts from before it was
-    /// read. `replaced`: the facts of what it will replace, where its own permissions stay.
+    /// Sets everything on a file that was just written and has no final name yet; `source` and its facts are from before it was
+    /// read. `replaced`: facts of the file that it will replace, where that file's permissions stay.
     pub(super) fn new_file(
         &self,
         item: Subject<'_>,
@@ -161,7 +161,7 @@ impl Keeper<'_> {
         self.dress_new(item, dir, source, before, &At::Open(target.as_fd()), there, replaced.is_none(), times)
     }
 
-    /// The times of a new file: what metadata says goes before the source's.
+    /// The times of a new file: those in metadata take precedence over the source's.
     pub(super) fn times(&self, item: Subject<'_>, st: &Statx, mtime: Option<Mtime>) -> Times {
         let given = meta::meta_time(item.meta, "atime");
         Times { mtime, atime: given.or(self.keep.atime.then(|| meta::atime(st))) }
@@ -172,7 +172,7 @@ impl Keeper<'_> {
         !self.keep.private() && !self.keep.chmod.is_empty()
     }
 
-    /// What we may do to something in `dir`: a default ACL of the directory says which permissions new things have there,
+    /// Our rights over an entry in `dir`: a default ACL of the directory sets the permissions of new entries,
     /// in place of the umask (acl(5)).
     fn rights_in(&self, (dir, name): (&Dir, &[u8]), new: bool) -> Cow<'_, Rights> {
         let asks = new && self.goes_by_default();
@@ -198,7 +198,7 @@ impl Keeper<'_> {
         let error = |errno| fail_write(OP, item.to, errno);
         let mut there = there;
         if u32::from(st.stx_mode) & SET_GROUP_ID != 0 && !self.keep.group {
-            // Which group the copy got tells whether the bit may stay.
+            // The copy's actual group decides whether the bit may stay.
             there.gid = target.facts(FACTS).map_err(error)?.stx_gid;
         }
         let want = wanted(owned(st), there, new, self.keep, &self.rights_in((target_dir, b"."), new));
@@ -206,13 +206,13 @@ impl Keeper<'_> {
         let chowned = self.chown(target, want.uid, want.gid, &mut unkept).map_err(error)?;
         let attrs = self.attrs(item, source, &mut unkept)?;
         if self.keep.acls || !attrs.is_empty() {
-            // What a new file has by itself comes from a default ACL of its directory, or from a security module.
+            // Attributes that a new file already has come from a default ACL of its directory, or from a security module.
             let mut have = self.read(target, &mut Unkept::default()).map_err(error)?;
             have.retain(|name, _| Attrs::is_acl(name));
             self.put(item, target, &attrs, &have, 0o600, &mut unkept)?;
         }
         if let Some(mode) = want.mode {
-            // Without its owner, a set-id bit would give another's rights away.
+            // With another owner, a set-id bit would grant the wrong user's rights.
             let mode = if chowned { mode } else { mode & 0o1777 };
             self.chmod(target, mode, &mut unkept).map_err(error)?;
             self.put_nfs4(item, target, &attrs, &mut unkept)?;
@@ -257,7 +257,7 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// What the copy is to have: the source's, and what the user gives to everything.
+    /// Attributes to set on the copy: the source's, and those that the user sets on everything.
     fn attrs(&self, item: Subject<'_>, source: &At<'_>, unkept: &mut Unkept) -> Result<Attrs> {
         let mut attrs = match self.keep.looks_inside() {
             true => self.read(source, unkept).map_err(|errno| fail("read attributes", item.from, errno))?,
@@ -365,7 +365,7 @@ pub(super) fn link(
     Ok((dir, unkept))
 }
 
-/// Gives what was made under a hidden name its own, or removes it.
+/// Renames an entry made under a hidden name to its final name, or removes it.
 fn settle(item: &CopyItem, key: &Key, (dir, temp): (&Dir, &[u8]), dressed: Result<Unkept>) -> Result<Unkept> {
     let no_file: Option<&OwnedFd> = None;
     let settled = dressed.and_then(|unkept| {
@@ -382,7 +382,7 @@ pub(super) fn special(local: &Local, item: &CopyItem, (root, from): (&Root, &Dir
     special_as(local, item, &source)
 }
 
-/// The same, of what was carried here, or is at `source`.
+/// Makes a device, FIFO or socket from carried attributes, or from those at `source`.
 pub(super) fn special_as(local: &Local, item: &CopyItem, source: &At<'_>) -> Result<(Dir, Stored)> {
     let error = |errno| fail_write("copy", &item.to, errno);
     let st = source.facts(FACTS).map_err(|errno| fail("copy", &item.from, errno))?;
@@ -433,12 +433,12 @@ fn found(root: &Root, key: &Key, write: bool) -> rustix::io::Result<(Dir, Vec<u8
     Ok((dir, key.name().to_vec()))
 }
 
-/// What is found there, or what it leads to.
+/// The entry of that name, or its target.
 fn at((dir, name): &(Dir, Vec<u8>), follow: bool) -> rustix::io::Result<At<'_>> {
     if follow { At::followed(dir, name) } else { Ok(At::name(dir, name)) }
 }
 
-/// What something has beside its name and bytes, for another machine; see [`haul_store::Inodes::carry`].
+/// Attributes of an entry (everything beside name and bytes), for another machine; see [`haul_store::Inodes::carry`].
 pub(super) fn carry(local: &Local, key: &Key, inside: bool, abandoned: &Abandoned) -> Result<Carried> {
     const READ: &str = "read attributes";
     abandoned.check(READ, key)?;
@@ -477,7 +477,7 @@ pub(super) fn of_item(
     }
 }
 
-/// The same, once.
+/// One attempt at setting the attributes of an existing entry.
 pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: bool) -> Result<Attributed> {
     check_key(OP, &item.from)?;
     check_key(OP, &item.to)?;
@@ -531,7 +531,7 @@ pub(super) fn existing(local: &Local, from: &Root, item: &AttributesItem, set: b
     Ok(Attributed { differs, unkept })
 }
 
-/// What the user gives to everything (`--chmod`, `--chown`, `--metadata-set`), for a file that kept the rest by being
+/// Sets the user's own attributes (`--chmod`, `--chown`, `--metadata-set`) on a file that kept the rest by being
 /// renamed.
 pub(super) fn renamed(item: &CopyItem, keeper: Keeper<'_>, dir: &Dir) -> Result<Unkept> {
     let error = |errno| fail(OP, &item.to, errno);
@@ -585,7 +585,7 @@ pub(super) fn keep_mode(
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))
 }
 
-/// What of owner, group and permission bits is otherwise than wanted.
+/// The owner, group and permission bits that differ from the wanted ones.
 fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
     Differs {
         mode: want.mode.is_some_and(|mode| mode != owned(there).mode & 0o7777),
@@ -595,7 +595,7 @@ fn owned_otherwise(want: &Wanted, there: &Statx) -> Differs {
     }
 }
 
-/// A change of what is there.
+/// A change of an existing entry.
 struct Change<'a> {
     keeper: Keeper<'a>,
     item: Subject<'a>,
@@ -607,7 +607,7 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Sets what differs; gives what was changed.
+    /// Sets differing attributes; returns those that were changed.
     fn make(mut self, differs: Differs, st: &Statx, unkept: &mut Unkept) -> Result<Differs> {
         let error = |errno| fail(OP, self.item.to, errno);
         let (keeper, target, before) = (self.keeper, self.target, owned(self.there));
@@ -620,7 +620,7 @@ impl Change<'_> {
             done.owner = differs.owner && !unkept.holds(What::Owner);
             done.group = differs.group && !unkept.holds(What::Group);
             if keeper.keep.looks_inside() {
-                // A new owner takes capabilities away.
+                // A change of owner clears capabilities.
                 self.have = keeper.read(target, &mut Unkept::default()).map_err(error)?;
             }
             bits = owned(&target.facts(FACTS).map_err(error)?).mode;
@@ -645,8 +645,8 @@ impl Change<'_> {
     }
 }
 
-/// Does `work`, and once more where directories of ours on the way to `key` may have been closed to us: opens them, if nobody else has
-/// done so meanwhile.
+/// Does `work`, and once more where directories of ours on the way to `key` may have been closed to us: opens them, unless that was
+/// done meanwhile.
 pub(super) fn opened<T>(root: &Root, key: &Key, keep: Option<&Keep>, mut work: impl FnMut() -> Result<T>) -> Result<T> {
     match work() {
         Err(error) if denied(&error, keep) => {
@@ -677,7 +677,7 @@ pub(super) fn open_up(root: &Root, key: &Key) -> bool {
     opened
 }
 
-/// True for an error that may only be due to directories that are closed to us, where they may be opened.
+/// True for an error that may only be due to directories that we have no access to, where they may be opened.
 pub(super) fn denied(error: &Error, keep: Option<&Keep>) -> bool {
     error.kind() == ErrorKind::Denied && keep.is_some_and(Keep::private)
 }

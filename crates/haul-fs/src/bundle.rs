@@ -55,7 +55,7 @@ struct Batch<'a> {
     local: &'a Local,
     /// They are made without a name first.
     nameless: bool,
-    /// When files of a directory tell of errors.
+    /// When files of a directory report errors.
     late: OfLast<Tells>,
     named: NewNames,
 }
@@ -145,7 +145,7 @@ impl Batch<'_> {
     }
 }
 
-/// What a file has got beside its bytes.
+/// Result of setting the attributes of a file.
 struct Dressed {
     /// Its permissions are its own, not those of the file that it replaces.
     own_mode: bool,

@@ -28,7 +28,7 @@ const BUFFER: usize = 256 << 10;
 /// Zeros of this many bytes at such a place become a hole: the block of most file systems.
 pub(super) const BLOCK: usize = 4096;
 
-/// What was learned in a batch about what the pair of file systems can do, and the buffer.
+/// Abilities of the pair of file systems, as found out in this batch, and the buffer.
 pub(super) struct Bytes<'a> {
     watch: &'a Watch,
     abandoned: &'a Abandoned,
@@ -49,8 +49,8 @@ impl<'a> Bytes<'a> {
         self.abandoned.check(OP, key)
     }
 
-    /// Reads a small file as a whole before it is asked for its version: if that is the listed one, so is what was read, and
-    /// nothing else need be asked. Not where files may share their blocks, so that none need be read.
+    /// Reads a small file whole before its version is checked: if that is the listed one, the bytes are too, and
+    /// no further check is needed. Not where files may share their blocks, so that none need be read.
     pub(super) fn read_ahead(&mut self, item: &CopyItem, source: &OwnedFd) -> Result<()> {
         self.ahead = None;
         if item.want.is_none() || item.size > SMALL || self.may_share(item.size) {
@@ -67,18 +67,18 @@ impl<'a> Bytes<'a> {
         Ok(())
     }
 
-    /// Drops what was read ahead: it may be half of a change.
+    /// Drops the bytes read ahead: they may be half of a change.
     pub(super) fn forget_ahead(&mut self) {
         self.ahead = None;
     }
 
-    /// True for a file that is brought over at once: read already, or small and to be shared.
+    /// True for a file that is copied in no time: read already, or small and to be cloned.
     pub(super) fn is_quick(&self, st: &Statx) -> bool {
         self.is_ahead(st) || (st.stx_size <= SMALL && self.may_share(st.stx_size))
     }
 
-    /// True for a file that may share the source's blocks. Less than a block costs no less to share than to copy, and btrfs has
-    /// it in its inode.
+    /// True for a file that may share the source's blocks. Less than a block is as cheap to copy as to share, and btrfs keeps
+    /// it inline in the inode.
     fn may_share(&self, size: u64) -> bool {
         self.can_clone && size >= BLOCK as u64
     }
@@ -89,7 +89,7 @@ impl<'a> Bytes<'a> {
         self.ahead.is_some_and(|read| read as u64 == st.stx_size) && !has_holes(st)
     }
 
-    /// Writes what was read ahead; false when there is nothing to write in this way.
+    /// Writes the bytes read ahead; false when there are none to write in this way.
     pub(super) fn write_ahead(&mut self, number: usize, item: &CopyItem, st: &Statx, target: &OwnedFd) -> Result<bool> {
         let whole = self.is_ahead(st);
         self.ahead = None;
@@ -110,7 +110,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Brings the bytes over, exactly as many as the source had at first.
+    /// Copies the bytes, exactly as many as the source had at first.
     pub(super) fn bring(
         &mut self,
         number: usize,
@@ -150,7 +150,7 @@ impl<'a> Bytes<'a> {
         let size = range.end;
         place::reserve(target, size).map_err(target_error(item))?;
         self.range(number, item, source, target, range)?;
-        // The last blocks may have been zeros, which nobody wrote.
+        // The last blocks may have been zeros, which weren't written.
         if item.spec.sparse { rustix::fs::ftruncate(target, size).map_err(target_error(item)) } else { Ok(()) }
     }
 
@@ -192,7 +192,7 @@ impl<'a> Bytes<'a> {
     fn sparse(&mut self, number: usize, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, st: &Statx) -> Result<()> {
         let size = st.stx_size;
         rustix::fs::ftruncate(target, size).map_err(target_error(item))?;
-        // Reads everything, and leaves out what is zeros.
+        // Reads everything, and skips writing zeros.
         let read = || CopyItem { spec: WriteSpec { sparse: true, ..item.spec.clone() }, ..item.clone() };
         let is_trusted = knows_its_holes(source);
         if !is_trusted && still::is_fresh(meta::mtime(st), meta::changed(st)) {
@@ -204,7 +204,7 @@ impl<'a> Bytes<'a> {
                 Ok(data) => data.min(size),
                 // Only a hole is left.
                 Err(Errno::NXIO) => size,
-                // This file system doesn't tell its holes.
+                // This file system doesn't report its holes.
                 Err(_) => return self.range(number, item, source, target, at..size),
             };
             self.moved(number, data - at);
@@ -225,7 +225,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// Reads all that a file has once more, after its file system has told of less than it holds.
+    /// Reads the whole file again, after its file system reported less data than it holds.
     fn read_again(&mut self, item: &CopyItem, source: &OwnedFd, target: &OwnedFd, size: u64) -> Result<()> {
         let mut at = 0;
         while at < size {
@@ -267,7 +267,7 @@ impl<'a> Bytes<'a> {
         let (mut from, mut to) = (at, at);
         let step_size = usize::try_from(step).unwrap_or(usize::MAX);
         match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), step_size) {
-            // Some file systems answer 0 in the middle of a file: a plain read tells whether it has really ended.
+            // Some file systems return 0 in the middle of a file: a plain read shows whether it has really ended.
             Ok(0) => self.plain_step(item, source, target, at, step),
             Ok(copied) => Ok(copied as u64),
             Err(Errno::INTR) => Ok(0),
@@ -313,12 +313,12 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// True when fewer blocks are there than the size would take: holes, or compression.
+/// True when fewer blocks are allocated than the size would take: holes, or compression.
 fn has_holes(st: &Statx) -> bool {
     st.stx_size > BLOCK as u64 && st.stx_blocks * 512 < st.stx_size
 }
 
-/// True for a file system of Linux' own that knows at once where a file has holes (their numbers are those of statfs(2)).
+/// True for a native Linux file system, which knows at once where a file has holes (magic numbers as in statfs(2)).
 fn knows_its_holes(file: &OwnedFd) -> bool {
     const EXT: rustix::fs::FsWord = 0xef53;
     const XFS: rustix::fs::FsWord = 0x5846_5342;
@@ -327,8 +327,8 @@ fn knows_its_holes(file: &OwnedFd) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|st| [EXT, XFS, BTRFS, F2FS, place::TMPFS].contains(&st.f_type))
 }
 
-/// Whether so many bytes of data explain so many that are allocated. Besides those there are blocks that say where the data is, and that
-/// were reserved; where nothing at all is said to be data, no block should be there.
+/// Whether `data` bytes of data explain the `allocated` ones. Further blocks hold extents, or were
+/// preallocated; where no data at all is reported, no block should be allocated.
 fn accounts_for(data: u64, allocated: u64) -> bool {
     allocated <= data || data > 0 && allocated <= data + data / 8 + ELSE
 }
@@ -381,7 +381,7 @@ pub(super) fn data_runs(bytes: &[u8], at: u64) -> Vec<Range<usize>> {
 
 /// Makes a range read as zeros. False where that can't be done but by writing them.
 pub(super) fn make_zeros(file: impl AsFd + Copy, offset: u64, size: u64) -> rustix::io::Result<bool> {
-    // What is beyond the end reads as zeros once the file has its size.
+    // A hole at the end appears once the file gets its size.
     if meta::facts(file, StatxFlags::SIZE)?.stx_size <= offset {
         return Ok(true);
     }

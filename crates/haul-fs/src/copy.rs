@@ -49,9 +49,9 @@ struct Batch<'a> {
     nameless: bool,
     /// A file found no room: those after it would each fail the same way.
     full: bool,
-    /// When files of a directory tell of errors.
+    /// When files of a directory report errors.
     late: OfLast<Tells>,
-    /// What its default ACL gives to new files.
+    /// Permissions that the directory's default ACL gives to new files.
     default: OfLast<Option<u32>>,
     named: NewNames,
 }
@@ -247,7 +247,7 @@ impl Batch<'_> {
             (None, None) => set_times(item, target, mtime)?,
         }
         let keep_mode = (!own_mode).then_some(target);
-        // Of what takes long to copy; a small file isn't worth the call.
+        // For files that take long to copy; a small one isn't worth the call.
         if before.stx_size >= place::RESERVE_FROM && !hidden.temp.is_empty() {
             let now = meta::facts(target, meta::FACTS | StatxFlags::NLINK).map_err(target_error(item))?;
             place::check_named(OP, &item.to, (&hidden.dir, &hidden.temp), &now)?;
@@ -285,7 +285,7 @@ impl Batch<'_> {
         Ok(stored)
     }
 
-    /// Makes a link at `key` that is what the link `name` is; a move then takes that away.
+    /// Recreates the link `name` at `key`; a move then removes the old one.
     fn make_link(&mut self, item: &CopyItem, (dir, name, st): (&Dir, &[u8], &Statx), key: &Key) -> Result<Stored> {
         let target = self.munge.target(target(dir, name).map_err(source_error(item))?);
         let meta_mtime = meta::meta_time(item.spec.meta.as_deref(), "mtime");
@@ -340,7 +340,7 @@ impl Batch<'_> {
             let _ = rustix::fs::unlinkat(&dir, &temp[..], AtFlags::empty());
         }
         self.settled(item, &dir);
-        // What isn't a file has no size, whatever the file system says.
+        // Only regular files have a size, whatever the file system reports for others.
         let size = if meta::file_type(&st) == FileType::RegularFile { st.stx_size } else { item.size };
         Ok(Stored { size, ..Stored::default() })
     }
@@ -441,11 +441,11 @@ fn leave_one_name((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8]), suffix: 
     }
 }
 
-/// The end of a move by copying: only what was copied goes. Where the two names turn out to be one, the source is the
+/// The end of a move by copying: deletes only the file that was copied. Where the two names turn out to be one, the source is the
 /// copy by now.
 fn remove_source(item: &CopyItem, dir: &Dir, name: &[u8], copied: &Statx) -> Result<()> {
     let now = meta::facts_at(dir, name, false, meta::FACTS).map_err(source_error(item))?;
-    // Under a link that was followed is what was copied; the link itself says nothing of it.
+    // A followed link's target was copied; the link's own facts don't matter.
     if meta::file_type(&now) == meta::file_type(copied) && !meta::pinned(&meta::version(copied), &now) {
         return Err(changed(OP, &item.from));
     }
@@ -463,7 +463,7 @@ pub(super) fn source_root(local: &Arc<Local>, from: &[u8], links: SourceLinks) -
         false => {
             let follow = local.root.follow() || links.follow_files;
             let root = Root::new(from.to_vec(), follow).following_dirs(links.follow_dirs);
-            // As stores name it, there is no link on the way: what is one by now was put there.
+            // A store's names have no link on the way: one that is there now was put there by someone.
             Arc::new(root.by_own_links(local.root.goes_by_own_links()))
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn recipe(local: &Local, key: &Key, want: Option<&Version>, cut: Cut)
     Ok(recipe)
 }
 
-/// What runs of another file are taken into.
+/// The file that takes runs of another one.
 pub(super) struct Reusing<'a> {
     pub key: &'a Key,
     pub dir: &'a Dir,
@@ -48,7 +48,7 @@ pub(super) struct Reusing<'a> {
     pub in_place: bool,
     /// Holes stay holes.
     pub sparse: bool,
-    /// What was taken already.
+    /// Runs that were taken already.
     pub reused: &'a Mutex<Option<Reused>>,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn reuse(to: &Reusing<'_>, version: &Version, runs: &[Run]) -> Result
     Ok(parts)
 }
 
-/// What isn't a hole of the old file.
+/// Copies the data of the old file, and skips its holes.
 fn copy_sparse(old: &File, new: &File, run: &Run) -> rustix::io::Result<()> {
     let (mut at, end) = (run.from, run.from + run.size);
     let part = |range: Range<u64>| Run {

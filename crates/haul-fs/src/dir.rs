@@ -80,12 +80,12 @@ impl Root {
         }
     }
 
-    /// The same where links to directories are followed too.
+    /// This root, following links to directories too.
     pub(super) fn following_dirs(self, follow_dirs: bool) -> Self {
         Root { follow_dirs: self.follow || follow_dirs, ..self }
     }
 
-    /// The same where links of other users aren't followed on the way to the root.
+    /// This root, without following other users' links on the way to it.
     pub(super) fn by_own_links(self, own_links: bool) -> Self {
         Root { own_links, ..self }
     }
@@ -141,7 +141,7 @@ impl Root {
         self.root()
     }
 
-    /// True when directories get permissions of their own at the end of what is under way.
+    /// True when directories get their permissions at the end of the run.
     pub(super) fn is_private(&self) -> bool {
         self.private.load(Ordering::Relaxed)
     }
@@ -166,7 +166,7 @@ impl Root {
         self.find(key, self.follow_dirs)
     }
 
-    /// The existing directory `key` for changing what is in it: never outside the root.
+    /// The existing directory `key` for changing its contents: never outside the root.
     pub(super) fn dir_beneath(&self, key: &[u8]) -> Result<Dir> {
         self.find(key, false)
     }
@@ -188,7 +188,7 @@ impl Root {
         Ok(dir)
     }
 
-    /// The directory `key` for changing what is in it, created with what is missing above it (root included).
+    /// The directory `key` for changing its contents, created with missing parents (root included).
     pub(super) fn make(&self, key: &[u8]) -> Result<Dir> {
         match self.dir_beneath(key) {
             Err(Errno::NOENT) => {}
@@ -240,7 +240,7 @@ impl Root {
         }
     }
 
-    /// Is there a link on the way to the directory `key`, also one that leads to what is below the root?
+    /// Is there a link on the way to the directory `key`, even one that stays below the root?
     pub(super) fn is_behind_link(&self, key: &[u8]) -> Result<bool> {
         if key.is_empty() {
             return Ok(false);
@@ -267,7 +267,7 @@ fn dir_flags() -> OFlags {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LinksLead {
     Anywhere,
-    /// To what is below the directory.
+    /// To an entry below the directory.
     Below,
     Nowhere,
 }
@@ -348,7 +348,7 @@ pub(super) fn unlink(dir: &Dir, name: &[u8], is_dir: bool) -> Result<()> {
     rustix::fs::unlinkat(dir, name, if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
 }
 
-/// What was found out of the last directory: asked once for files that follow each other there, since on a network it is a request.
+/// A fact about the last directory: asked once for consecutive files there, since on a network it is a request.
 pub(super) struct OfLast<T>(Option<(Dir, T)>);
 
 impl<T> Default for OfLast<T> {
@@ -358,7 +358,7 @@ impl<T> Default for OfLast<T> {
 }
 
 impl<T: Copy> OfLast<T> {
-    /// What is known of this directory, or is asked now.
+    /// The known fact about this directory, or the answer of `ask`.
     pub fn get(&mut self, dir: &Dir, ask: impl FnOnce(&Dir) -> T) -> T {
         match &self.0 {
             Some((last, known)) if Dir::ptr_eq(last, dir) => *known,

@@ -1,4 +1,4 @@
-//! What the system's error numbers mean to a user of a local disk.
+//! The system's error numbers in words for users of a local disk.
 
 use haul_core::{Error, ErrorKind, Key, Result, Retry, key};
 use haul_store::CopyItem;
@@ -40,10 +40,10 @@ pub(super) fn fail_write(op: &'static str, key: &Key, errno: Errno) -> Error {
     }
 }
 
-/// The same, where a name is made in a directory that is there.
+/// As [`fail_write`], where a name is created in an existing directory.
 pub(super) fn fail_make(op: &'static str, key: &Key, errno: Errno) -> Error {
     match errno {
-        // What FAT, exFAT, NTFS and Windows' servers say of a name that they don't take.
+        // Answers of FAT, exFAT, NTFS and Windows' servers to a name that they refuse.
         Errno::INVAL | Errno::NOENT if only_elsewhere(key) => {
             let message =
                 "name can't be stored on this file system: it doesn't take \" * : < > ? \\ | or control characters";
@@ -53,7 +53,7 @@ pub(super) fn fail_make(op: &'static str, key: &Key, errno: Errno) -> Error {
     }
 }
 
-/// What failed: a copy whose target has lost its directory meanwhile hasn't lost its source.
+/// The failed operation: a copy whose target directory vanished hasn't lost its source.
 fn on_target(op: &'static str, errno: Errno) -> &'static str {
     if errno == Errno::NOENT { "write" } else { op }
 }
@@ -82,7 +82,7 @@ pub(super) fn fail_link(op: &'static str, key: &Key, errno: Errno) -> Error {
     }
 }
 
-/// True for a name that Linux' own file systems take, and those of Windows don't.
+/// True for a name that Linux' own file systems accept, and those of Windows don't.
 fn only_elsewhere(key: &Key) -> bool {
     key.name().iter().any(|b| b.is_ascii_control() || b"\"*:<>?\\|".contains(b))
 }
@@ -105,7 +105,7 @@ pub(super) fn source_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
     |errno| fail("copy", &item.from, errno)
 }
 
-/// The same with the key at the destination.
+/// As [`source_error`], with the key at the destination.
 pub(super) fn target_error(item: &CopyItem) -> impl Fn(Errno) -> Error {
     |errno| fail_write(on_target("copy", errno), &item.to, errno)
 }

@@ -20,8 +20,8 @@ use std::{
 const MARK: &[u8] = b".haul-";
 const DIGITS: usize = 16;
 const OWNER: usize = 1 + 16 + 8;
-/// What file systems take that encrypt names (eCryptfs, as on Synology's shared folders). Others take 255; the final name in a hidden one
-/// is for people.
+/// Length limit of file systems that encrypt names (eCryptfs, as on Synology's shared folders). Others allow 255; the final name within a
+/// hidden one is only for people.
 const NAME_MAX: usize = 143;
 const SUFFIX_MAX: usize = 16;
 
@@ -31,19 +31,19 @@ const OLD: &[u8] = b".old";
 /// Who will give a hidden file its name, or remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// This process: when it is dead nobody has use for the file.
+    /// This process: once it is dead the file is useless.
     Process,
-    /// Whoever knows its name: a later run may go on with it.
+    /// Anyone who knows its name: a later run may resume it.
     Anybody,
 }
 
-/// What a hidden name ends in. It comes from whoever asks for a write, who may be on another machine and be trusted with one folder
-/// only: whatever makes a hidden name of it takes one of these.
+/// Suffix of a hidden name. It comes from whoever asks for a write, who may be on another machine and be trusted with one folder
+/// only: every function that makes a hidden name takes one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suffix<'a>(&'a str);
 
 impl<'a> Suffix<'a> {
-    /// Of names that nobody asks for.
+    /// For names that no caller chooses.
     pub(super) const OWN: Suffix<'static> = Suffix(".partial");
 
     /// The one that is asked for.
@@ -81,7 +81,7 @@ pub(super) fn temp_name(owner: Owner, name: &[u8], Suffix(suffix): Suffix<'_>) -
     temp
 }
 
-/// True for names that [`temp_name`] makes.
+/// True for names made by [`temp_name`].
 pub(super) fn is_temp(name: &[u8]) -> bool {
     owner(name).is_some()
 }
@@ -96,12 +96,12 @@ pub(super) fn put_aside(hidden: &[u8]) -> Option<&[u8]> {
     (aside == hidden).then_some(name)
 }
 
-/// True for a hidden name whose owner has surely ended: nobody will come for it.
+/// True for a hidden name whose owner has surely ended: nobody will finish it.
 fn is_dead(name: &[u8]) -> bool {
     matches!(owner(name), Some(Some((at, number))) if process::has_ended(at, number))
 }
 
-/// Removes what a dead process left under a hidden name. It is in nobody's way if that fails.
+/// Removes the remains of a dead process under a hidden name. A failure harms nobody.
 pub(super) fn sweep(dir: impl AsFd, name: &[u8]) {
     if is_dead(name)
         && let Err(error) = rustix::fs::unlinkat(dir, name, AtFlags::empty())

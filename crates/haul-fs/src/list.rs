@@ -37,10 +37,10 @@ const AHEAD: usize = 16;
 const AHEAD_TOTAL: usize = 128;
 /// A directory with more names isn't kept when read ahead; it is read again when its turn comes.
 const AHEAD_NAMES: usize = 4096;
-/// Bytes for one getdents call: as the kernel fills at most what is asked, fewer calls for big directories.
+/// Bytes for one getdents call: the kernel fills at most this much, so fewer calls for big directories.
 const GETDENTS: usize = 128 << 10;
-/// How often a directory is read at most that changes while the kernel gives it in several pieces: what is renamed meanwhile can come
-/// under neither name, but only what is renamed in each reading stays unseen. What went by its old name is found to have vanished.
+/// How often at most a directory is read that changes while the kernel returns it in several pieces: a file renamed meanwhile may appear
+/// under neither name, but only one renamed in each reading stays unseen. One listed under its old name is found to have vanished.
 const READINGS: usize = 3;
 /// The coarsest time that a file system notes of a change (FAT).
 const COARSEST: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ pub(super) fn list(local: &Local, request: ListRequest) -> BoxStream<'static, Li
     stream::unfold(walk, |mut walk| async move { walk.step().await.map(|listed| (listed, walk)) }).boxed()
 }
 
-/// What is listed, and how; shared with the pool's jobs.
+/// Root and options of a listing; shared with the pool's jobs.
 struct Lister {
     root: Arc<Root>,
     links: Links,
@@ -63,7 +63,7 @@ struct Lister {
     device: OnceLock<(u32, u32)>,
 }
 
-/// What follows a name in its key.
+/// Suffix of a name in its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tail {
     File,
@@ -140,7 +140,7 @@ fn order((a, a_ending): (&[u8], &[u8]), (b, b_ending): (&[u8], &[u8])) -> Orderi
     })
 }
 
-/// What statx said about one name.
+/// Result of statx on one name.
 enum Seen {
     Entry(Entry),
     /// It vanished after the directory was read.
@@ -202,7 +202,7 @@ impl Lister {
         let mut names = Names::default();
         for again in 0..READINGS {
             let begun = jiff::Timestamp::now();
-            // A new descriptor: some file systems give one of them what was there when it was opened.
+            // A new descriptor: some file systems freeze a descriptor's view when it is opened.
             let anew = if again == 0 { None } else { Some(reopen(&fd)?) };
             let read = self.read_names((key, anew.as_ref().unwrap_or(&fd)), most, &mut names)?;
             let Some(pieces) = read else { return Ok(None) };
@@ -262,7 +262,7 @@ impl Lister {
         }
     }
 
-    /// What follows the name in the key of what `folder` has under it.
+    /// Suffix in the key of a name in `folder`.
     fn tail(&self, fd: &impl AsFd, (folder, name): (&[u8], &[u8]), listed: FileType) -> Tail {
         let link = listed == FileType::Symlink;
         let followed = link && (self.follow() || self.leads_to_dir(fd, name) || self.leads_out(fd, (folder, name)));
@@ -277,27 +277,27 @@ impl Lister {
                     FileType::Symlink if followed => Tail::Special,
                     known => self.tail(fd, (folder, name), known),
                 },
-                // Dangling or vanished: asking again when its turn comes tells which.
+                // Dangling or vanished: a second look in its turn shows which.
                 Err(_) => Tail::File,
             },
             _ => Tail::Special,
         }
     }
 
-    /// True for a link that counts as the directory to which it leads.
+    /// True for a link that counts as the directory it leads to.
     fn leads_to_dir(&self, fd: &impl AsFd, name: &[u8]) -> bool {
         let dirs = matches!(self.links, Links::By(LinkRules { follow_dirs: true, .. }));
         dirs && meta::facts_at(fd, name, true, meta::FACTS).is_ok_and(|st| meta::file_type(&st) == FileType::Directory)
     }
 
-    /// True for a link that counts as what it leads to because that may be outside of the tree.
+    /// True for a link that is followed because its target may be outside of the tree.
     fn leads_out(&self, fd: &impl AsFd, (folder, name): (&[u8], &[u8])) -> bool {
         let Links::By(LinkRules { follow_out: Some(above), .. }) = self.links else { return false };
         let depth = above + folder.iter().filter(|b| **b == b'/').count();
         read::target(fd, name).is_ok_and(|target| links::leads_out(&target, depth))
     }
 
-    /// Is what is shown with this tail looked at through a link?
+    /// Is an entry with this tail examined through a link?
     fn follows(&self, fd: &impl AsFd, (folder, name): (&[u8], &[u8]), tail: Tail) -> bool {
         match tail {
             Tail::Dir => self.links.follows_dirs(),
@@ -413,7 +413,7 @@ struct Frame {
     fd: Option<Dir>,
     /// Number of the next name to give.
     next: usize,
-    /// What is known of the names from `next` on.
+    /// Facts of the names from `next` on.
     window: std::vec::IntoIter<Seen>,
     /// Windows asked for and not yet looked at, in order, and the first name not yet asked about.
     windows: VecDeque<oneshot::Receiver<rustix::io::Result<Vec<Seen>>>>,
@@ -449,7 +449,7 @@ impl Frame {
         }
     }
 
-    /// The next name's number and what is known of it; an error ends this directory.
+    /// The next name's number and facts; an error ends this directory.
     async fn next(&mut self, lister: &Arc<Lister>) -> Option<Result<(usize, Seen), Errno>> {
         loop {
             if let Some(seen) = self.window.next() {
@@ -494,7 +494,7 @@ impl Frame {
     }
 }
 
-/// True if the directory may have changed since. Where a server's clock goes after this machine's, a change can stay unseen.
+/// True if the directory may have changed since. Where a server's clock is behind this machine's, a change can stay unseen.
 fn changed_since(dir: &OwnedFd, begun: jiff::Timestamp) -> rustix::io::Result<bool> {
     let changed = meta::changed(&meta::facts(dir, meta::FACTS)?);
     Ok(changed.0 >= begun.as_nanosecond() - COARSEST.as_nanos() as i128)
@@ -505,7 +505,7 @@ fn submit(lister: &Arc<Lister>, key: Key, most: usize) -> oneshot::Receiver<Answ
     disk::names().submit(move || lister.read(key.as_bytes(), most))
 }
 
-/// True for a directory that may be read and not searched: nothing in it can be asked about.
+/// True for a directory that may be read but not searched: no entry of it can be examined.
 fn is_closed(dir: &impl AsFd) -> bool {
     meta::facts_at(dir, b".", false, meta::FACTS).is_err_and(|errno| errno == Errno::ACCESS)
 }
@@ -537,7 +537,7 @@ impl Walk {
         let prefix = &self.lister.request.prefix;
         let base = Key::new(&prefix[..prefix.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1)]);
         let root = Key::new("");
-        // The root is asked first even when only a part is listed: without a root there is no proof of anything.
+        // The root is checked first even when only a part is listed: without a root there is no proof of anything.
         let lister = self.lister.clone();
         let reached = disk::names().submit(move || lister.reach_root()).await;
         if let Err(errno) = reached.unwrap_or(Err(Errno::IO)) {
@@ -561,7 +561,7 @@ impl Walk {
         self.state = State::Done;
     }
 
-    /// Gives what is known up to the end of a batch, a directory, or a failure.
+    /// Delivers known entries up to the end of a batch, a directory, or a failure.
     async fn advance(&mut self) {
         let total: usize = self.stack.iter().map(|f| f.children.len()).sum();
         let Some(frame) = self.stack.last_mut() else {
@@ -599,7 +599,7 @@ impl Walk {
                 let dir = Key::new([key.path(), b"/"].concat());
                 self.lose(Lost::only(&key), error);
                 if is_denied {
-                    // Not all file systems tell kinds with names.
+                    // Not all file systems return kinds with names.
                     let hidden = Error::new(ErrorKind::Hidden, "list", "it may be a directory").with_key(&dir);
                     self.lose(Lost::below(&dir), hidden);
                 }
@@ -610,7 +610,7 @@ impl Walk {
         }
     }
 
-    /// Gives a directory and goes on in it.
+    /// Lists a directory and continues in it.
     async fn enter(&mut self, entry: Entry, reading: oneshot::Receiver<Answer>) {
         let folder = match reading.await {
             Ok(Ok(Some(folder))) => Ok(folder),
@@ -652,7 +652,7 @@ impl Walk {
         self.lister.is_beyond(folder.id.0, folder.id.1)
     }
 
-    /// Tells that what is in the directory `key` is on another file system.
+    /// Reports that the contents of the directory `key` are on another file system.
     fn lose_mount(&mut self, key: &[u8]) {
         let key = Key::new(key);
         self.lose(Lost::inside(&key), mount(&key));

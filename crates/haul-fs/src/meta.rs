@@ -14,7 +14,7 @@ use rustix::{
 };
 use std::os::fd::{AsFd, AsRawFd};
 
-/// What a listing asks of each file.
+/// statx fields that a listing requests.
 pub(super) const FACTS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::INO)
     .union(StatxFlags::SIZE)
@@ -23,10 +23,10 @@ pub(super) const FACTS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::BLOCKS)
     .union(StatxFlags::MODE);
 
-/// What it asks when metadata is wanted too.
+/// Fields that it requests when metadata is wanted too.
 pub(super) const FACTS_AND_META: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-/// What it asks when facts of inodes are wanted too.
+/// Fields that it requests when facts of inodes are wanted too.
 pub(super) const FACTS_AND_POSIX: StatxFlags = StatxFlags::BASIC_STATS;
 
 /// Names in [`Meta`] that aren't the user's own.
@@ -40,8 +40,8 @@ pub(super) fn facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<Statx
     statx(fd, c"", AtFlags::EMPTY_PATH, mask)
 }
 
-/// Asks about an open file that is about to be read, once its facts tell of every change from then on, see [`still`]. The second
-/// answer is true where that took something.
+/// Facts of an open file that is about to be read, once they show every change from then on, see [`still`]. The second
+/// value is true where that took an effort.
 pub(super) fn still_facts(fd: impl AsFd, mask: StatxFlags) -> rustix::io::Result<(Statx, bool)> {
     let st = facts(&fd, mask)?;
     let waited = file_type(&st) == FileType::RegularFile && still::wait(&fd, mtime(&st), changed(&st));
@@ -62,7 +62,7 @@ fn time(t: Time) -> Mtime {
     Mtime::new(t.tv_sec, t.tv_nsec)
 }
 
-/// The kernel's facts of something on another machine, as far as they were told.
+/// The kernel's facts about an entry on another machine, as far as they were sent.
 pub(super) fn of_carried(carried: &Carried) -> Statx {
     let time = |time: Mtime| Time { tv_sec: time.secs(), tv_nsec: time.nanos() };
     Statx {
@@ -90,7 +90,7 @@ pub(super) fn mtime(st: &Statx) -> Mtime {
     time(st.stx_mtime)
 }
 
-/// What tells it from all others that are there now: device and inode.
+/// Device and inode, which identify it among all existing files.
 pub(super) fn id(st: &Statx) -> (u32, u32, u64) {
     (st.stx_dev_major, st.stx_dev_minor, st.stx_ino)
 }
@@ -110,7 +110,7 @@ pub(super) fn atime(st: &Statx) -> Mtime {
     time(st.stx_atime)
 }
 
-/// True when a file about to be deleted still holds what `want` pins: all but the ctime, which also moves when another
+/// True when a file about to be deleted still matches version `want`: all but the ctime, which also changes when another
 /// name of the same file is deleted.
 pub(super) fn pinned(want: &Version, st: &Statx) -> bool {
     let now = inode(st);
@@ -168,7 +168,7 @@ pub(super) fn meta_at(dir: impl AsFd, name: &[u8], st: &Statx) -> Box<Meta> {
     meta_of(&path, st)
 }
 
-/// The same for a path.
+/// As [`meta_at`], for a path.
 pub(super) fn meta_of(path: &[u8], st: &Statx) -> Box<Meta> {
     let mut meta = system_meta(st);
     for attr in user_attrs(path) {
@@ -235,9 +235,9 @@ pub(super) fn meta_mode(meta: Option<&Meta>, keep_setid: bool) -> Option<Mode> {
     Some(Mode::from_raw_mode(mode & if keep_setid { 0o7777 } else { 0o777 }))
 }
 
-/// Times as the kernel takes them. A time of access that isn't given becomes now, not what it was: many file systems in user
-/// space (libfuse 2's) silently set neither time when they are told to leave one alone. Whoever changes what was there before
-/// gives the old one. Where no modification time is given, none is changed.
+/// Times for the kernel. A missing access time becomes now, not the old one: many file systems in user
+/// space (libfuse 2's) silently set neither time when asked to leave one alone. To keep the old access time,
+/// pass it. A missing modification time stays as it is.
 pub(super) fn times(atime: Option<Mtime>, mtime: Option<Mtime>) -> Timestamps {
     let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
     let spec = |t: Mtime| Timespec { tv_sec: t.secs(), tv_nsec: t.nanos().into() };
@@ -310,8 +310,8 @@ pub(super) fn check_time(op: &'static str, key: &Key, mtime: Option<Mtime>) -> R
     }
 }
 
-/// Refuses a source that isn't the one that was listed. Of what only gets another name the ctime may have moved, as it does when
-/// another name of the same file gets another.
+/// Refuses a source that isn't the listed one. For a rename the ctime may have moved, as it does when
+/// another name of the same file is renamed.
 pub(super) fn check_want(item: &CopyItem, st: &Statx) -> Result<()> {
     let is = |want: &Version| {
         *want == version(st) || matches!(item.how, CopyHow::Rename | CopyHow::Link) && pinned(want, st)

@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel tells it: which file systems are below a folder, and whether two paths are one folder.
+//! The kernel's mount table: which file systems are below a folder, and whether two paths are one folder.
 
 use haul_core::{Algo, hash::hash_bytes};
 use rustix::{
@@ -23,12 +23,12 @@ pub(super) struct Mount {
     pub place: Vec<u8>,
     /// The kind of file system.
     pub kind: Vec<u8>,
-    /// What is mounted: a device, or a server's directory.
+    /// The mounted device, or a server's directory.
     pub source: Vec<u8>,
 }
 
 impl Mount {
-    /// What of a path is behind the place, if it is there or below: nothing, or `/` and more.
+    /// The part of a path behind the mount point, if the path is there or below: empty, or `/` and more.
     fn rest<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let rest = path.strip_prefix(self.place.strip_suffix(b"/").unwrap_or(&self.place))?;
         (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
@@ -45,8 +45,8 @@ pub(super) fn on_device(path: &[u8]) -> Option<Arc<[u8]>> {
     place_on_device(&mounts(), path).map(Into::into)
 }
 
-/// What tells the file system of an open directory, `path` without links, from others: its own id, which snapshots of a device share and
-/// NFS doesn't have, and what is mounted there.
+/// Identifies the file system of an open directory, whose `path` has no links: its fsid, which snapshots of a device share and
+/// NFS doesn't have, and the mount's source.
 pub(super) fn file_system(dir: &OwnedFd, path: &[u8]) -> Option<u64> {
     let id = rustix::fs::fstatvfs(dir).map_or(0, |st| st.f_fsid).to_le_bytes();
     let mounts = mounts();
@@ -92,7 +92,7 @@ fn below_in(mounts: &[Mount], folder: &[u8]) -> Vec<Vec<u8>> {
     let folder = folder.strip_suffix(b"/").unwrap_or(folder);
     let rest = |mount: &Mount| Some(mount.place.strip_prefix(folder)?.strip_prefix(b"/")?.to_vec());
     let keeps = |mount: &&Mount| !OF_THE_MACHINE.contains(&&mount.kind[..]);
-    // What was removed under its mount has no place any more: `//deleted`, says the kernel.
+    // A bind mount whose directory was removed has no place any more: the kernel shows `//deleted`.
     let is_place = |rest: &Vec<u8>| !rest.is_empty() && !rest.windows(2).any(|two| two == b"//");
     mounts.iter().filter(keeps).filter_map(rest).filter(is_place).collect()
 }
@@ -119,7 +119,7 @@ pub fn fixed_below(folder: &Path) -> Vec<Vec<u8>> {
     below_in(&mounts, folder).into_iter().filter(|rest| fixed(&whole(rest))).collect()
 }
 
-/// False where a file system numbers its inodes by itself on each machine, or may: by FUSE, SMB.
+/// False where a file system (FUSE, SMB) numbers its inodes separately on each machine, or may.
 pub fn shares_inodes(folder: &Path) -> bool {
     const OF_ITS_OWN: [u32; 3] = [0x6573_5546, 0xff53_4d42, 0xfe53_4d42];
     rustix::fs::statfs(folder).is_ok_and(|st| !OF_ITS_OWN.contains(&(st.f_type as u32)))
@@ -135,7 +135,7 @@ pub fn lacking<'a>(folder: &Path, wanted: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
     wanted.iter().filter(|place| !there.contains(place)).map(Vec::as_slice).collect()
 }
 
-/// True where nothing may be written, whoever asks.
+/// True for a read-only mount.
 pub fn is_read_only(folder: &Path) -> bool {
     rustix::fs::statvfs(folder).is_ok_and(|st| st.f_flag.contains(StatVfsMountFlags::RDONLY))
 }

@@ -1,5 +1,5 @@
-//! Paths that a person names, opened without symbolic links of other users: whoever may write to a directory on the way must not
-//! lead a privileged run elsewhere.
+//! Paths given by a person, opened without following symlinks of other users: someone who may write to a directory on the way must not
+//! redirect a privileged run.
 
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags},
@@ -36,7 +36,7 @@ pub fn open_by_own_links(path: &[u8], flags: OFlags, mode: Mode) -> Result<Owned
                 return Err(Errno::LOOP);
             }
             if rustix::fs::fstatfs(link)?.f_type == PROC {
-                // Such as /dev/fd/63, a shell's `<(...)`: what it says of its target is no path.
+                // Such as /dev/fd/63, a shell's `<(...)`: its link target isn't a path.
                 match left.is_empty() {
                     true => return rustix::fs::openat(&here, &part[..], flags, mode),
                     false => {
@@ -54,7 +54,7 @@ pub fn open_by_own_links(path: &[u8], flags: OFlags, mode: Mode) -> Result<Owned
         }
         match found {
             Some(dir) if !left.is_empty() => here = dir,
-            // What became a link meanwhile isn't followed.
+            // A component that became a link meanwhile isn't followed.
             _ => return rustix::fs::openat(&here, &part[..], flags | OFlags::NOFOLLOW, mode),
         }
     }
@@ -117,7 +117,7 @@ mod tests {
         let made = OFlags::WRONLY | OFlags::CREATE;
         open_by_own_links(at("dir/new").as_os_str().as_bytes(), made, Mode::from_raw_mode(0o600)).unwrap();
         assert!(at("d/new").is_file());
-        // Only root can give a link away.
+        // Only root can give a link to another user.
         if std::os::unix::fs::lchown(at("dir"), Some(65534), None).is_ok() && rustix::process::geteuid().is_root() {
             assert_eq!(text(&at("dir/f")), Err(Errno::LOOP));
             assert_eq!(text(&at("d/e/chain")), Err(Errno::LOOP));

@@ -2,9 +2,9 @@
 
 use haul_core::keep::IdMap;
 
-/// Reads `--chown`.
+/// Parses `--chown`.
 ///
-/// Errors: whom nobody knows here.
+/// Errors: an unknown user or group.
 pub fn chown(text: &str) -> Result<(IdMap, IdMap), String> {
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
     if user.is_empty() && group.is_empty() {
@@ -19,7 +19,7 @@ pub fn uid_of(name: &str) -> Result<Option<u32>, String> {
     Ok(nix::unistd::User::from_name(name).map_err(|why| why.to_string())?.map(|user| user.uid.as_raw()))
 }
 
-/// The same of a group.
+/// The number of a group, by name.
 pub fn gid_of(name: &str) -> Result<Option<u32>, String> {
     Ok(nix::unistd::Group::from_name(name).map_err(|why| why.to_string())?.map(|group| group.gid.as_raw()))
 }

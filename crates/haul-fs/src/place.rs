@@ -34,7 +34,7 @@ pub(super) fn in_dir<T>(
     Ok((dir, made.map_err(|e| fail_make(op, key, e))?))
 }
 
-/// The same, leaving what `make` answered to the caller.
+/// As [`in_dir`], but returns the errno of `make` to the caller.
 pub(super) fn in_dir_or_errno<T>(
     root: &Root,
     op: &'static str,
@@ -54,7 +54,7 @@ pub(super) fn in_dir_or_errno<T>(
     }
 }
 
-/// Creates the hidden file for `key`. With [`Until::Own`] all but its owner are kept from it until it gets permissions of its own.
+/// Creates the hidden file for `key`. With [`Until::Own`] only its owner has access until it gets its permissions.
 pub(super) fn create(
     root: &Root,
     op: &'static str,
@@ -79,16 +79,16 @@ pub(super) fn create(
 /// Until when a new file is for its owner alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until<'a> {
-    /// Until it gets permissions of its own.
+    /// Until it gets its own permissions.
     Own,
     /// Until [`settle`] gives it those of the file that it replaces, where not all may read that. A file that is removed
     /// meanwhile leaves the new one closed.
     Settled(&'a Replace),
-    /// Never: it gets permissions of its own, and all may read it then.
+    /// Never: it gets its own permissions, and those let all read it.
     Open,
 }
 
-/// True where there is a file that not everybody may read, or may be.
+/// True where the existing file isn't readable by everybody, or may not be.
 fn replaces_closed(dir: &Dir, name: &[u8]) -> bool {
     match meta::facts_at(dir, name, false, meta::FACTS) {
         Ok(st) => meta::file_type(&st) == FileType::RegularFile && st.stx_mode & 0o044 != 0o044,
@@ -105,7 +105,7 @@ pub(super) const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// Reserves space for a file that will have `size` bytes, where that is worth it; its size stays.
 ///
-/// Errors: there is not so much space, or a file can't be so large.
+/// Errors: not enough space, or a file can't be so large.
 pub(super) fn reserve(file: &impl AsFd, size: u64) -> rustix::io::Result<()> {
     if size < RESERVE_FROM {
         return Ok(());
@@ -122,7 +122,7 @@ pub(super) fn reserve(file: &impl AsFd, size: u64) -> rustix::io::Result<()> {
     }
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, size) {
         Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(errno),
-        // Not every file system can reserve; then writing tells.
+        // Not every file system can reserve space; then the write fails if there is none.
         _ => Ok(()),
     }
 }
@@ -170,7 +170,7 @@ pub(super) fn settle_hidden(
     renamed.inspect_err(|_| discard(dir, &temp))
 }
 
-/// Refuses an open file, of which `st` tells, that has lost its name: what is there now, if anything, is not what was written.
+/// Refuses an open file with facts `st` that has lost its name: the entry there now, if any, isn't the written file.
 pub(super) fn check_named(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), st: &Statx) -> Result<()> {
     // Some file systems don't count names.
     let named =
@@ -227,7 +227,7 @@ fn check_version(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), replac
     }
 }
 
-/// Looks at what is to be replaced; with `keep_mode`, the open file gets its permissions.
+/// Examines the file to replace; with `keep_mode`, the open file gets its permissions.
 ///
 /// Errors: it is a directory; the system's.
 fn take_over(op: &'static str, key: &Key, (dir, name): (&Dir, &[u8]), keep_mode: Option<impl AsFd>) -> Result<()> {
@@ -300,8 +300,8 @@ pub(super) fn link(
     Ok(dir)
 }
 
-/// Directories in which names appeared that are to be on the device before who asked is answered: each is forced there once,
-/// however many names it got.
+/// Directories with new names that must be on the device before the caller is answered: each is fsynced
+/// once, however many names it got.
 #[derive(Default)]
 pub(super) struct NewNames(Vec<(Vec<u8>, Dir)>);
 

@@ -1,11 +1,11 @@
-//! How finely a file system keeps times: by its kind where that tells, else by times that nobody can have set; and whether it keeps when an
-//! inode changed.
+//! Timestamp precision of a file system: by its kind where that is known, else by timestamps that nobody can have set; and whether its
+//! ctimes are reliable.
 
 use super::meta;
 use rustix::fs::{FsWord, Mode, OFlags, RawDir, StatxFlags};
 use std::{os::fd::AsFd, time::Duration};
 
-/// As finely as Linux tells times.
+/// The precision of Linux timestamps.
 pub(super) const NANO: Duration = Duration::from_nanos(1);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -45,7 +45,7 @@ pub(super) fn of(folder: impl AsFd) -> Duration {
     }
 }
 
-/// False where a ctime doesn't tell when an inode changed.
+/// False where a ctime doesn't show when an inode changed.
 pub(super) fn keeps_ctime(folder: impl AsFd) -> bool {
     let kind = rustix::fs::fstatfs(&folder).ok().and_then(|st| u32::try_from(st.f_type).ok());
     kind.is_none_or(|kind| !NO_CTIME.contains(&kind))

@@ -11,8 +11,8 @@ use std::{
     sync::OnceLock,
 };
 
-/// Where numbers of processes count: this machine until it is started again, and in it this container. `None` where the system
-/// doesn't tell.
+/// Scope of process numbers: this machine until its next start, and within it this container. `None` where the system
+/// doesn't say.
 pub fn place() -> Option<u64> {
     static PLACE: OnceLock<Option<u64>> = OnceLock::new();
     *PLACE.get_or_init(|| {
@@ -26,8 +26,8 @@ pub fn place() -> Option<u64> {
     })
 }
 
-/// True for the number of a process that counted at this [`place`] and has ended. A process of another machine, another container
-/// or before a restart is never said to have ended, nor one whose number is in use again.
+/// True for a process number that was counted at this [`place`] and whose process has ended. A process of another machine, another
+/// container or before a restart never counts as ended, nor one whose number is in use again.
 #[must_use]
 pub fn has_ended(at: u64, number: u32) -> bool {
     let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
@@ -38,8 +38,8 @@ pub fn has_ended(at: u64, number: u32) -> bool {
         })
 }
 
-/// True for a process of which only its exit code is left, because nobody has asked for that: some never do, such as the first process
-/// of many containers. One of whose threads another still runs has not ended (proc(5): state and number of threads).
+/// True for a zombie: a process of which only its exit code is left, because nobody has waited for it; some never do, such as the first
+/// process of many containers. One of whose threads another still runs has not ended (proc(5): state and number of threads).
 fn is_only_a_name(number: u32) -> bool {
     let Some(stat) = CString::new(format!("/proc/{number}/stat")).ok().and_then(|path| told(&path).ok()) else {
         return false;
@@ -55,7 +55,7 @@ fn is_only_a_name(number: u32) -> bool {
 /// So many fields lie between the state of a process and the number of its threads.
 const THREADS: usize = 16;
 
-/// What the system tells in a short file.
+/// Reads a short file of the system's.
 fn told(path: &CStr) -> rustix::io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut bytes = Vec::with_capacity(1 << 10);

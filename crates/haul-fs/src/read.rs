@@ -45,12 +45,12 @@ pub(super) fn no_link(op: &'static str, key: &Key) -> Result<()> {
     if key.is_symlink() { Err(fail(op, key, Errno::NOENT)) } else { Ok(()) }
 }
 
-/// What a link holds.
+/// The target of a symlink.
 pub(super) fn target(dir: impl AsFd, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|t| t.into_bytes())
 }
 
-/// What a link is shown to hold.
+/// The target of a symlink as shown to users.
 fn shown_target(links: Links, dir: &Dir, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
     target(dir, name).map(|target| links.munge().target(target))
 }
@@ -111,7 +111,7 @@ pub(super) fn hash(local: &Local, key: &Key, want: Option<&Version>, algos: &[Al
     Ok(hasher.finish())
 }
 
-/// What a key stands for.
+/// Content behind a key.
 enum Content {
     File(File),
     /// A link that is kept: what it holds.

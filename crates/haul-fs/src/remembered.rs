@@ -1,6 +1,6 @@
-//! What files hold in pieces, as far as it was found out or written by this machine's haul: a file for each in the state folder, named
-//! by the version of the file (device, inode, size and times) and how it is cut. Nobody has to read the file again then. A file is read
-//! once its times tell of every later change (`haul-store/still.rs`); whatever is built by what is remembered is proved all the same.
+//! Pieces of files that this machine's haul read or wrote: one file each in the state folder, named
+//! by the version of the file (device, inode, size and times) and how it is cut. They save reading the file again. A file is read
+//! once its times show every later change (`haul-store/still.rs`); a file built from remembered pieces is verified all the same.
 
 #![allow(clippy::disallowed_methods)] // The state folder's own files.
 
@@ -16,9 +16,9 @@ use std::{
     time::SystemTime,
 };
 
-/// So many files are remembered, the latest …
+/// Most files that are remembered, the latest …
 const MOST: usize = 1000;
-/// … as long as they take so many bytes: those of 64 GiB in the smallest blocks.
+/// … as long as they take at most this many bytes: those of 64 GiB in the smallest blocks.
 const BYTES: u64 = 256 << 20;
 
 /// The folder; `None` where nothing is remembered.

@@ -1,4 +1,4 @@
-//! Forcing what was written to the device: every file system that is mounted at or below the root.
+//! fsync of written data: every file system mounted at or below the root.
 
 use super::{
     Local,

@@ -33,7 +33,7 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
         local.root.make_private();
     }
     let dir = match local.root.make(key.as_bytes()) {
-        // A kept descriptor of a directory that is gone: look again.
+        // The descriptor is of a deleted directory: look again.
         Ok(dir) if gone(&dir) => {
             local.root.forget();
             local.root.make(key.as_bytes()).map_err(root_error)?
@@ -50,7 +50,7 @@ pub(super) fn make_dir(local: &Local, key: &Key, spec: &WriteSpec) -> Result<()>
     }
 }
 
-/// True for the name of a link that leads out of the root, and to no directory.
+/// True for the name of a link that leads out of the root, and not to a directory.
 fn leads_nowhere(local: &Local, key: &Key) -> bool {
     let name = key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes());
     let dir = local.root.dir_beneath(parent(name));
@@ -146,7 +146,7 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
         Err(Errno::NOTDIR) => return Ok(Ok(())),
         Err(errno) => return Ok(Err(errno)),
     };
-    // What is shown there is shown under its own name too, and may belong there.
+    // Files seen through a link are listed under their own names too, and may belong there.
     if local.links == Links::Follow && local.root.is_behind_link(parent(key.as_bytes())).unwrap_or(true) {
         let why = "is behind a symbolic link, where nothing is deleted";
         return Err(Error::new(ErrorKind::Denied, "delete", why).with_key(key));
@@ -157,7 +157,7 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
     }
     let name = link.unwrap_or(key.name());
     if let Some(want) = version {
-        // What was read through a link is pinned; the link is what goes.
+        // The version was read through a link; the link itself is deleted.
         let follow = local.root.follow() && link.is_none();
         match meta::facts_at(&dir, name, follow, meta::FACTS) {
             Ok(st) if !meta::pinned(want, &st) => return Err(changed("delete", key)),
@@ -170,7 +170,7 @@ fn delete_below(local: &Local, key: &Key, version: Option<&Version>) -> Result<r
         answer = unlink(&dir, name, key.is_dir());
     }
     if answer.is_ok() && (key.is_dir() || link.is_some()) {
-        // A directory made again under this name must not be mistaken for the one that is gone, or to which a link led.
+        // A new directory of this name must not be mistaken for the deleted one, or for a link's target.
         local.root.forget();
     }
     Ok(answer)
@@ -190,7 +190,7 @@ pub(super) fn cleanup(local: &Local, what: Cleanup) -> Result<Unfinished> {
     let (mut found, mut folders, mut failed) = (Vec::new(), vec![below], Vec::new());
     while let Some(folder) = folders.pop() {
         match cleanup_in(&root, &folder, before, dry_run, (&mut found, &mut folders)) {
-            // Somebody removed it, with what was in it.
+            // Somebody else removed it, with its contents.
             Err(Errno::NOENT) if folder != top => {}
             Err(errno) => {
                 let error = match folder.is_root() {
@@ -211,7 +211,7 @@ pub(super) fn cleanup(local: &Local, what: Cleanup) -> Result<Unfinished> {
 
 const CLEANUP: &str = "clean up";
 
-/// The same in one folder; the folders in it are for the caller.
+/// Cleans up one folder; its subfolders are left to the caller.
 fn cleanup_in(
     root: &Root,
     folder: &Key,
@@ -243,7 +243,7 @@ fn cleanup_in(
     refused.map_or(Ok(()), Err)
 }
 
-/// True for what was put aside for a file that isn't there.
+/// True for a file set aside for one that doesn't exist.
 fn is_all(folder: &OwnedFd, hidden: &[u8]) -> bool {
     put_aside(hidden).is_some_and(|own| meta::facts_at(folder, own, false, meta::FACTS).is_err())
 }

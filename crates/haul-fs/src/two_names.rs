@@ -30,12 +30,12 @@ const LETTERLESS: usize = 1000;
 /// Folders whose files get their names at the same time, at most.
 const FOLDERS: usize = 32;
 
-/// What is known of a file system's names.
+/// State of knowledge about a file system's names.
 const UNKNOWN: u8 = 0;
 const EXACT: u8 = 1;
 const FOLDED: u8 = 2;
 
-/// What was made at a destination, remembered only where names are folded, or while that isn't known.
+/// Files written to a destination, remembered only where names are folded, or while that isn't known.
 #[derive(Default)]
 pub(super) struct Made {
     names: AtomicU8,
@@ -44,7 +44,7 @@ pub(super) struct Made {
     folders: [Mutex<()>; FOLDERS],
 }
 
-/// A file as it may be found again: its inode, and its key in small letters (file systems in user space give each name an inode
+/// Identity of a file under another name: its inode, and its key in lower case (file systems in user space give each name an inode
 /// number of its own).
 struct Found<'a> {
     inode: Option<(u32, u32, u64)>,
@@ -79,7 +79,7 @@ impl Files {
 impl Made {
     /// Runs `publish`, which puts a file at `name` in `dir`.
     ///
-    /// Errors: those of `publish`; `Exists` where the file there came in this run, under another name.
+    /// Errors: those of `publish`; `Exists` where this run wrote the existing file under another name.
     pub(super) fn publish<T>(
         &self,
         (op, key): (&'static str, &Key),
@@ -125,7 +125,7 @@ impl Made {
     }
 }
 
-/// In small letters; of what is no text only those of ASCII, so that two names never become one for what isn't a letter.
+/// In lower case; in names that aren't text only ASCII letters change, so that only letters can make two names equal.
 fn small(key: &[u8]) -> Vec<u8> {
     std::str::from_utf8(key).map_or_else(|_| key.to_ascii_lowercase(), |text| text.to_lowercase().into_bytes())
 }
@@ -167,7 +167,7 @@ fn folds(dir: &Dir, name: &[u8], other: &[u8]) -> u8 {
     }
 }
 
-/// The same of a hidden name that is made to find out. Where that can't be, it may be folded.
+/// Tests folding with a hidden file made for that. Where it can't be made, names may be folded.
 fn ask(dir: &Dir) -> u8 {
     let name = temp_name(Owner::Process, b"case", Suffix::OWN);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -249,7 +249,7 @@ mod tests {
         let habits = Habits { folds_case: true, ..Habits::default() };
         let Some(_net) = Mounted::new(&lab.path().join("real"), &lab.path().join("net"), habits) else { return };
         let (made, root) = (Made::default(), lab.path().join("net"));
-        // Folded, but not these letters, nor what is no text: what is there already is found, and is another file.
+        // Folded, but not these letters, nor names that aren't text: the existing file is found, and is another one.
         let apart =
             [["é".as_bytes(), "É".as_bytes()], ["é-/f".as_bytes(), "É-/f".as_bytes()], [&b"x\xe8"[..], &b"x\xe9"[..]]];
         for two in apart {

@@ -34,7 +34,7 @@ use std::{
     },
 };
 
-/// What is told to have failed.
+/// Operation in error messages.
 pub(super) const OP: &str = "write";
 
 /// Longest target of a symbolic link (PATH_MAX less its zero byte).
@@ -67,7 +67,7 @@ pub(super) fn begin(local: &Arc<Local>, key: &Key, spec: WriteSpec) -> Result<Bo
     Ok(Box::new(write))
 }
 
-/// A write that goes on in the hidden file `temp`; runs on the pool.
+/// A write that resumes in the hidden file `temp`; runs on the pool.
 pub(super) fn go_on(local: &Arc<Local>, key: &Key, spec: WriteSpec, hidden: place::Hidden) -> Result<Box<dyn Upload>> {
     let place =
         Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false };
@@ -79,7 +79,7 @@ pub(super) fn go_on(local: &Arc<Local>, key: &Key, spec: WriteSpec, hidden: plac
 /// Where the bytes go.
 struct Place {
     dir: Dir,
-    /// Who reads it back shares the descriptor: closing another would take an error that is told once.
+    /// Shared with readers of sent bytes: closing another descriptor would consume an error that is reported only once.
     file: Arc<File>,
     /// The hidden name; `None` when the file is written in place.
     temp: Option<Vec<u8>>,
@@ -94,7 +94,7 @@ fn open_hidden(local: &Local, key: &Key, spec: &WriteSpec) -> Result<Place> {
     Ok(Place { dir: hidden.dir, file: Arc::new(File::from(hidden.file)), temp: Some(hidden.temp), created: false })
 }
 
-/// What others may not read at the end, they don't read while it comes.
+/// A file that others may not read in the end isn't readable while it arrives either.
 pub(super) fn until(spec: &WriteSpec) -> Until<'_> {
     match meta::meta_mode(spec.meta.as_deref(), spec.keep_setid) {
         _ if spec.hides() => Until::Own,
@@ -158,7 +158,7 @@ struct Inner {
     key: Key,
     spec: WriteSpec,
     place: Place,
-    /// Bytes were lost, which is told once: what was written can't be published any more.
+    /// Bytes were lost, which is reported once: the written file can't be published any more.
     lost: AtomicBool,
     reused: Mutex<Option<Reused>>,
     /// Bytes of another file are taken by one thread at a time: two would wait for each other at the file, and others find no thread.
@@ -178,7 +178,7 @@ impl Inner {
         }
     }
 
-    /// Has the file system say whether it holds what was written.
+    /// Asks the file system whether it holds the written data.
     fn check_kept(&self, st: &Statx) -> Result<()> {
         let file = &self.place.file;
         if self.lost.load(Ordering::Relaxed) {
@@ -197,7 +197,7 @@ impl Inner {
         match &self.place.temp {
             Some(temp) => place::discard(&self.place.dir, temp),
             None if self.place.created => place::discard(&self.place.dir, self.key.name()),
-            // What was there before is partly overwritten; that is what writing in place means.
+            // The old content is partly overwritten; that is what writing in place means.
             None => {}
         }
     }
@@ -212,7 +212,7 @@ impl Inner {
         }
         let name = self.place.temp.as_deref().unwrap_or(self.key.name());
         place::check_named(OP, &self.key, (&self.place.dir, name), &st)?;
-        // The last blocks may have been zeros, which nobody wrote.
+        // The last blocks may have been zeros, which weren't written.
         if st.stx_size < size && !self.spec.sparse {
             let message = format!("{} bytes arrived, but the file holds {}", size, st.stx_size);
             return Err(Error::new(ErrorKind::Corrupt, OP, message).with_key(&self.key));
@@ -261,7 +261,7 @@ impl Inner {
     }
 }
 
-/// The size that the parts make, checked against what was promised.
+/// The total size of the parts, checked against the announced size.
 fn total(key: &Key, spec: &WriteSpec, parts: &[Part]) -> Result<u64> {
     let sizes: BTreeMap<u64, u64> = parts.iter().map(|p| (p.index, p.size)).collect();
     let size = sizes.values().sum();
@@ -286,12 +286,12 @@ pub(super) fn set_facts(
     }
 }
 
-/// True for a file that has no permissions of its own, and takes those of the one that it replaces.
+/// True for a file without permissions of its own, which takes those of the file that it replaces.
 pub(super) fn takes_mode(spec: &WriteSpec, meta: Option<&Meta>) -> bool {
     !spec.is_private() && meta::meta_mode(meta, spec.keep_setid).is_none()
 }
 
-/// Refuses another number of bytes than what was promised.
+/// Refuses a number of bytes other than announced.
 pub(super) fn check_size(key: &Key, spec: &WriteSpec, size: u64) -> Result<()> {
     match spec.size {
         Some(want) if want != size && !spec.size_may_differ => {
@@ -308,12 +308,12 @@ pub(super) fn write_whole(file: impl AsFd + Copy, bytes: &[u8], sparse: bool) ->
         return write_at(file, 0, [bytes]);
     }
     write_data(file, 0, bytes)?;
-    // The last blocks may have been zeros, which nobody wrote.
+    // The last blocks may have been zeros, which weren't written.
     rustix::fs::ftruncate(file, bytes.len() as u64)
 }
 
 impl Upload for FileWrite {
-    /// The hidden file's key. What is written in place can't be told from what was there before.
+    /// The hidden file's key. A write in place has none, since its bytes can't be told from the old ones.
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         let temp = self.0.place.temp.as_deref();
         Box::pin(ready(Ok(temp.map(|temp| [self.0.key.parent().as_bytes(), temp].concat()))))
@@ -437,7 +437,7 @@ fn make_hole(file: impl AsFd + Copy, offset: u64, zeros: &[u8]) -> rustix::io::R
     write_at(file, offset, [zeros])
 }
 
-/// Writes what is still in another file from `offset` on.
+/// Writes the rest of another file, from `offset` on.
 fn write_blocks(
     file: &File,
     mut offset: u64,

@@ -51,7 +51,7 @@ pub(super) fn rename(local: &Local, from: &Root, item: &CopyItem) -> Result<Stor
 fn over_empty((from, old): (&Dir, &[u8]), (to, new): (&Dir, &[u8])) -> rustix::io::Result<()> {
     rustix::fs::mkdirat(to, new, Mode::RWXU)?;
     rustix::fs::renameat(from, old, to, new).inspect_err(|_| {
-        // Its own error says more than that one would.
+        // Report the first error, which says more than one from the cleanup would.
         let _ = rustix::fs::unlinkat(to, new, AtFlags::REMOVEDIR);
     })
 }

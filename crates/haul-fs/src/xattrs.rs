@@ -1,4 +1,4 @@
-//! Extended attributes, ACLs among them, and the calls that set attributes on what is named, open, or only reached.
+//! Extended attributes including ACLs, and the calls that set attributes by name, on an open file, or on an `O_PATH` descriptor.
 
 use super::{dir::Dir, meta};
 use haul_core::{attributes::Carried, keep::Keep};
@@ -33,9 +33,9 @@ const LUSTRE: [&[u8]; 8] = [
     b"trusted.hsm",
 ];
 
-/// What XFS shows of what it keeps POSIX ACLs and an old kind of labels in, beside those themselves: setting or removing one behind
-/// the kernel's back changes the ACL on the disk, while what is in memory stays as it was (libattr's xattr.conf leaves them out
-/// too). And a signature of the inode's own (EVM), which fits no other.
+/// Attributes in which XFS stores POSIX ACLs and an old kind of labels, shown beside the ACLs themselves: setting or removing one behind
+/// the kernel's back changes the ACL on the disk, while the one in memory stays (libattr's xattr.conf leaves them out
+/// too). And a signature bound to the inode (EVM), which fits no other.
 const OWN: [&[u8]; 5] = [
     b"trusted.SGI_ACL_FILE",
     b"trusted.SGI_ACL_DEFAULT",
@@ -47,13 +47,13 @@ const OWN: [&[u8]; 5] = [
 /// A link itself.
 const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 
-/// Of a POSIX ACL as the kernel shows it (linux/posix_acl_xattr.h): a version, then entries of a tag, permissions and an id; the
+/// Layout of a POSIX ACL in its xattr (linux/posix_acl_xattr.h): a version, then entries of a tag, permissions and an id; the
 /// tags of owner, group, mask and others.
 const ACL_HEADER: usize = 4;
 const ACL_ENTRY: usize = 8;
 const ACL_TAGS: [u16; 4] = [0x01, 0x04, 0x10, 0x20];
 
-/// What an ACL gives to owner, group (as far as its mask lets it) and others.
+/// Permission bits that an ACL grants to owner, group (within its mask) and others.
 fn default_permissions(acl: &[u8]) -> Option<u32> {
     let entries = acl.get(ACL_HEADER..)?.chunks_exact(ACL_ENTRY);
     let number = |entry: &[u8], at: usize| u16::from_le_bytes([entry[at], entry[at + 1]]);
@@ -83,7 +83,7 @@ pub(super) enum At<'a> {
     /// A name in a directory that is held open; a link is never followed. The kernel has no call for extended attributes of
     /// a name in a directory, so those go by the directory's name in /proc.
     Name(&'a Dir, &'a [u8], Vec<u8>),
-    /// On another machine: what was told of it.
+    /// On another machine: its attributes as they were sent.
     Carried(&'a Carried),
 }
 
@@ -92,7 +92,7 @@ impl<'a> At<'a> {
         At::Name(dir, name, [proc_path(dir).as_bytes(), b"/", name].concat())
     }
 
-    /// What a name leads to, links followed.
+    /// The target of a name, links followed.
     pub(super) fn followed(dir: &Dir, name: &[u8]) -> Result<Self> {
         Ok(At::place(rustix::fs::openat(dir, name, PLACE, Mode::empty())?))
     }
@@ -119,7 +119,7 @@ impl<'a> At<'a> {
         At::reached(dir, name)
     }
 
-    /// The permissions that a directory's default ACL gives to what is made in it; `None` where it has none.
+    /// Permissions that a directory's default ACL gives to new entries; `None` where it has none.
     pub(super) fn default_permissions(&self) -> Option<u32> {
         let mut value = [0; USUAL];
         let length = self.get(POSIX_ACLS[1], &mut value).ok()?;
@@ -229,7 +229,7 @@ fn proc_path(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// What becomes of an attribute.
+/// Treatment of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goes {
     /// It is copied.
@@ -264,12 +264,12 @@ impl Attrs {
         POSIX_ACLS.contains(&name) || Attrs::is_nfs4_acl(name)
     }
 
-    /// True for the name of an NFSv4 ACL: the permission bits are made from it, and changing those changes it.
+    /// True for the name of an NFSv4 ACL: the permission bits derive from it, and changing those changes it.
     pub(super) fn is_nfs4_acl(name: &[u8]) -> bool {
         NFS4_ACLS.contains(&name)
     }
 
-    /// Whether an attribute of this name goes along; as root others than `user.` may.
+    /// Whether an attribute of this name is copied; as root, others than `user.` may be.
     pub(super) fn goes(name: &[u8], keep: &Keep, root: bool) -> Goes {
         let own_places = LUSTRE.contains(&name) || OWN.contains(&name) || name.starts_with(b"lustre.");
         match name {
@@ -287,7 +287,7 @@ impl Attrs {
         }
     }
 
-    /// True for those that are taken away where the source hasn't them. What a security module has put there stays.
+    /// True for attributes that are removed where the source doesn't have them. Those set by a security module stay.
     pub(super) fn may_go(name: &[u8]) -> bool {
         let others = name.starts_with(b"security.") && name != b"security.capability";
         !Attrs::is_nfs4_acl(name) && !others && !OWN.contains(&name)
@@ -307,7 +307,7 @@ impl Attrs {
         for name in names.split(|b| *b == 0).filter(|name| !name.is_empty() && kept(name)) {
             match grow(|buffer| at.get(name, buffer)) {
                 Ok(value) => drop(attrs.insert(name.to_vec(), value)),
-                // It went in between, or it is one that is listed but that nobody may have.
+                // It vanished in between, or it is listed but can't be read by anybody.
                 Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                 Err(errno) => return Err(errno),
             }
@@ -356,7 +356,7 @@ mod tests {
                 assert_eq!(Attrs::goes(name, &keep(false, true), root), Goes::Not);
             }
         }
-        // An NFSv4 ACL that the source lacks is no reason to take one away: every file has one there.
+        // An NFSv4 ACL missing at the source isn't removed: every file has one there.
         assert!(Attrs::may_go(POSIX_ACLS[0]) && !Attrs::may_go(NFS4_ACLS[0]));
     }
 

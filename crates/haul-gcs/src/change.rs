@@ -1,4 +1,4 @@
-//! Changing what is there: copies inside the service, metadata, deletes, buckets.
+//! Changes: server-side copies, metadata, deletes, buckets.
 
 use crate::{
     conditions::{condition, generation, refusal},
@@ -73,7 +73,7 @@ async fn copy_item(service: &Service, root: &Root, item: &CopyItem) -> Result<St
             _ => error,
         })?;
     let version = source.version();
-    // What is named replaces all; what isn't comes with the source.
+    // Named fields replace all; unnamed ones come from the source.
     let resource = match (&item.spec.meta, item.spec.mtime) {
         (Some(meta), mtime) => meta::resource(&to.object, mtime.or(source.kept()), Some(meta)),
         (None, Some(mtime)) if source.kept() != Some(mtime) => {
@@ -151,7 +151,7 @@ pub async fn patch(
     let resource = match meta {
         None => json!({ "metadata": meta::times(mtime) }),
         Some(meta) => {
-            // What isn't named stays, so what shall go is named.
+            // Unnamed fields stay, so fields to delete are named.
             let before = read::facts(service, key, place, version).await?;
             let mut resource = meta::resource(&place.object, mtime.or(before.kept()), Some(meta));
             if let Some(Value::Object(user)) = resource.get_mut("metadata") {
@@ -234,7 +234,7 @@ async fn delete_one(service: &Service, key: &Key, version: Option<&Version>) -> 
     deleted(key, remove(service, &place, version).await)
 }
 
-/// What the answer to a delete means: what isn't there is deleted.
+/// Meaning of the answer to a delete: a missing object counts as deleted.
 fn deleted(key: &Key, answer: Refusal<()>) -> Result<()> {
     const OP: &str = "delete";
     match answer {

@@ -1,4 +1,4 @@
-//! Conditions of writes and deletes, as queries have them, and what it means that one doesn't hold.
+//! Conditions of writes and deletes as query parameters, and the meaning of a failed one.
 
 use haul_core::{Error, ErrorKind, Key, Version, plan::Replace};
 use haul_oauth::Refused;

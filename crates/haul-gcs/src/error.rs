@@ -1,4 +1,4 @@
-//! What an answer that isn't success means, by the service's reason.
+//! Meaning of unsuccessful answers, by the service's reason.
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;
@@ -32,7 +32,7 @@ fn of_xml(body: &[u8]) -> Option<Said> {
     Some(Said { message: xml::text_of(body, "Message").unwrap_or_default(), errors: vec![Reason { reason }] })
 }
 
-/// What a refusal means. Its code is the service's reason.
+/// Meaning of a refusal. Its code is the service's reason.
 pub fn judge(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
     let said = serde_json::from_slice::<Body>(body).ok().map(|body| body.error).or_else(|| of_xml(body));
     let message = said.as_ref().map(|said| said.message.lines().next().unwrap_or_default().trim_end_matches('.'));

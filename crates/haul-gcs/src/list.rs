@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Objects of a page, at most.
 pub const PAGE: usize = 1000;
-/// Of a page so many may be none of what was asked for: the key after which it begins, and the directory that is listed.
+/// Entries of a page that may not be part of the answer: the key after which it begins, and the listed directory itself.
 pub const BESIDE: usize = 2;
 
 /// An answer to a listing.
@@ -38,7 +38,7 @@ struct Answer {
 pub struct Page {
     /// Objects and common prefixes (as directories), in key order; keys are the bucket's.
     pub entries: Vec<Entry>,
-    /// What the next page is asked for by; `None` on the last one.
+    /// Token of the next page; `None` on the last one.
     pub next: Option<String>,
     /// It has as many objects as it may have: that there are no more is not proved by it.
     pub full: bool,
@@ -49,7 +49,7 @@ pub struct Page {
 pub enum Next {
     /// By the server's token.
     Token(String),
-    /// From this name on, which was told already: a full page without a token proves no end.
+    /// From this name on, which was listed already: a full page without a token doesn't prove the end.
     From(Vec<u8>),
 }
 
@@ -139,7 +139,7 @@ pub async fn page(service: &Service, bucket: &str, question: Question<'_>) -> Re
     ];
     let call = service.of_bucket("ListObjects", Method::GET, bucket, "/o", &query);
     let answer = match service.api.json::<Answer>(&call).await {
-        // Of a bucket there is no other 404.
+        // A bucket answers 404 for no other reason.
         Err(mut refused) if refused.fault.status == 404 => {
             refused.fault.kind = ErrorKind::DirNotFound;
             return Err(refused);
@@ -150,9 +150,9 @@ pub async fn page(service: &Service, bucket: &str, question: Question<'_>) -> Re
     Ok(read(answer, meta).map(|page| Page { full, ..page }).map_err(Fault::broken)?)
 }
 
-/// A page's entries.
+/// Entries of a page.
 ///
-/// Errors: what is wrong with it.
+/// Errors: the problem with it.
 fn read(answer: Answer, meta: bool) -> Result<Page, String> {
     if answer.kind != "storage#objects" {
         return Err("the server's answer is no listing".into());
@@ -178,7 +178,7 @@ fn read(answer: Answer, meta: bool) -> Result<Page, String> {
     }
     // Objects and directories come apart.
     entries.sort_by(|a, b| a.key.cmp(&b.key));
-    // A directory's own marker, beside the directory that stands for what is in it.
+    // A directory's own marker, beside the common prefix of its contents.
     entries.dedup_by(|b, a| a.key == b.key && a.is_dir());
     Ok(Page { entries, next: answer.next_page_token.filter(|token| !token.is_empty()), full: false })
 }
@@ -199,7 +199,7 @@ struct Bucket {
     time_created: Option<String>,
 }
 
-/// What no bucket can be called: it would lead elsewhere.
+/// A bucket can't be called this: it would lead elsewhere.
 fn is_odd(bucket: &str) -> bool {
     tree::is_odd(bucket.as_bytes()) || bucket.contains('/')
 }
@@ -278,7 +278,7 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        // What has content is no directory's marker.
+        // An object with content isn't a directory's marker.
         let odd = r#"{"kind":"storage#objects","items":[{"name":"a/","size":"1","generation":"1"},{"name":"b/","size":"0","generation":"1"}]}"#;
         let kinds =
             parse(odd).unwrap().entries.iter().map(|entry| (entry.key.to_string(), entry.kind)).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! What the service tells of an object, and what is told to it.
+//! The service's facts about an object, and those that are sent to it.
 
 use base64::{Engine, engine::general_purpose::STANDARD as B64};
 use haul_core::{Algo, Entry, Hashes, Key, Kind, Meta, Mtime, Version};
@@ -23,10 +23,10 @@ const MTIME: &str = "mtime";
 /// … and that of gsutil, in seconds.
 const SECONDS: &str = "goog-reserved-file-mtime";
 
-/// What is asked for of each object of a listing, so that a page is small.
+/// Fields requested for each listed object, to keep pages small.
 pub const FIELDS: &str = "name,size,generation,updated,timeCreated,md5Hash,crc32c,metadata,contentType,contentEncoding,contentLanguage,contentDisposition,cacheControl";
 
-/// An object, as the service tells of it.
+/// An object, as the service describes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Object {
@@ -54,12 +54,12 @@ impl Shown for Object {
 }
 
 impl Object {
-    /// Bytes; `None` when it wasn't told.
+    /// Bytes; `None` when missing.
     pub fn told_size(&self) -> Option<u64> {
         self.size.as_deref()?.parse().ok().and_then(haul_store::web::believed)
     }
 
-    /// Its version; `None` when it wasn't told.
+    /// Its version; `None` when missing.
     pub fn version(&self) -> Option<Version> {
         self.generation.as_ref().filter(|text| !text.is_empty()).map(Version::new)
     }
@@ -127,17 +127,17 @@ pub fn hashes(md5: &str, crc32c: &str) -> Hashes {
     hashes
 }
 
-/// A time as the service tells it.
+/// Parses the service's form of a time.
 pub fn time(text: &str) -> Option<Mtime> {
     text.trim().parse::<jiff::Timestamp>().ok().map(|time| Mtime(time.as_nanosecond()))
 }
 
-/// The storage class that metadata asks for. Another kind of store has classes of its own.
+/// The storage class in the metadata. Classes of other kinds of stores are ignored.
 pub fn class(meta: Option<&Meta>) -> Option<&String> {
     meta?.get("tier").filter(|class| CLASSES.contains(&class.as_str()))
 }
 
-/// What is told of an object that is written: properties, metadata, time; `name` decides on its type where nothing else does.
+/// The resource of a written object: properties, metadata, time; `name` decides on its type where nothing else does.
 pub fn resource(name: &str, mtime: Option<Mtime>, meta: Option<&Meta>) -> Map<String, Value> {
     let mut resource = Map::new();
     let leaf = String::from_utf8_lossy(haul_core::key::name(name.as_bytes())).into_owned();

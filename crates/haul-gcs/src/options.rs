@@ -210,7 +210,7 @@ impl Config {
         self.endpoint.split('/').nth(2).unwrap_or_default().to_owned()
     }
 
-    /// What gives out tokens; none for who needs none.
+    /// The source of tokens; none for anonymous access.
     pub fn tokens(&self, request: &OpenRequest) -> Result<Option<Arc<dyn Tokens>>> {
         if self.anonymous {
             return Ok(None);

@@ -37,7 +37,7 @@ fn call(service: &Service, kind: &'static str, method: Method, place: &Place, qu
     }
 }
 
-/// All that goes with an object, as headers of the request that begins its upload; `None` where headers can't tell it as it is.
+/// An object's properties and metadata, as headers of the request that begins its upload; `None` where headers can't represent them.
 pub fn headers(service: &Service, place: &Place, spec: &WriteSpec) -> Option<Vec<(HeaderName, String)>> {
     let resource = meta::resource(&place.object, spec.mtime, spec.meta.as_deref());
     let mut headers = Vec::new();
@@ -97,12 +97,12 @@ pub async fn put(service: &Service, key: &Key, place: &Place, id: &str, index: u
         .header(HeaderName::from_static("x-goog-hash"), format!("crc32c={crc}"));
     let reply = service.api.send(&call).await.map_err(|refused| refused.at("write", key))?;
     let etag = receipt(&reply, &ours).map_err(|fault| fault.at("write", key))?;
-    // The rest of the answer tells nothing.
+    // The rest of the answer carries nothing.
     let _ = reply.bytes().await;
     Ok(Part { index, size, tag: format!("{crc} {etag}").into_bytes() })
 }
 
-/// The ETag of an answer to a part, which must tell of the same bytes.
+/// The ETag of an answer to a part, whose hashes must match ours.
 fn receipt(reply: &Reply, ours: &Hashes) -> Tried<String> {
     match read::hashes_of(&reply.headers).agree(ours) {
         Some((_, true)) => {}
@@ -117,7 +117,7 @@ fn receipt(reply: &Reply, ours: &Hashes) -> Tried<String> {
     etag.map(str::to_owned).ok_or_else(|| Fault::broken("the service gave no receipt (an ETag) for a part"))
 }
 
-/// CRC-32C and ETag of a part; `None` for what is no receipt of ours.
+/// CRC-32C and ETag of a part; `None` when it isn't a receipt of ours.
 fn read_tag(part: &Part) -> Option<([u8; 4], &str)> {
     let (crc, etag) = std::str::from_utf8(&part.tag).ok()?.split_once(' ')?;
     let crc = B64.decode(crc).ok()?.try_into().ok()?;
@@ -145,7 +145,7 @@ pub async fn complete(service: &Service, place: &Place, id: &str, parts: &[Part]
     let reply = service.api.send(&call.body(Direction::Meta, "application/xml", Bytes::from(list).into())).await?;
     let generation = reply.headers.get("x-goog-generation").and_then(|value| value.to_str().ok()).map(Version::new);
     let body = reply.bytes().await?;
-    // It may take minutes, and what goes wrong meanwhile comes after the status.
+    // It may take minutes, and an error meanwhile follows the status.
     match root(&body).as_deref() {
         Some("CompleteMultipartUploadResult") => Ok(generation),
         _ => Err(Fault::broken("the service doesn't say that it has put the upload together").into()),
@@ -162,7 +162,7 @@ fn root(body: &[u8]) -> Option<String> {
     root
 }
 
-/// What the service has of an object that an upload of these parts made, if it is that.
+/// The object that an upload of these parts made, if it did.
 pub async fn landed(service: &Service, key: &Key, place: &Place, parts: &[Part]) -> Option<Object> {
     let object = read::facts(service, key, place, None).await.ok()?;
     let size: u64 = parts.iter().map(|part| part.size).sum();
@@ -170,9 +170,9 @@ pub async fn landed(service: &Service, key: &Key, place: &Place, parts: &[Part])
     (same && object.told_size() == Some(size)).then_some(object)
 }
 
-/// Of the parts that an earlier run sent, those that the upload has.
+/// The parts sent by an earlier run that the upload has.
 ///
-/// Errors: `NotFound` when the upload is gone; `Corrupt` when the service answers and can't tell them.
+/// Errors: `NotFound` when the upload no longer exists; `Corrupt` when the service's answer can't be read.
 pub async fn there(service: &Service, key: &Key, place: &Place, id: &str, sent: Vec<Part>) -> Result<Vec<Part>> {
     const OP: &str = "resume";
     let (mut found, mut marker) = (Vec::new(), 0);
@@ -214,7 +214,7 @@ fn parse_parts(body: &[u8]) -> Option<Parts> {
         Step::Close("Size", text) => size = text.trim().parse().ok(),
         Step::Close("ETag", text) => etag = text.trim().trim_matches('"').to_owned(),
         Step::Close("Part", _) => {
-            // What isn't told is sent again.
+            // Unlisted parts are sent again.
             if let (Some(index), Some(size)) = (number.and_then(|number| number.checked_sub(1)), size) {
                 parts.push((index, size, std::mem::take(&mut etag)));
             }
@@ -230,7 +230,7 @@ fn parse_parts(body: &[u8]) -> Option<Parts> {
     }
 }
 
-/// Removes an upload with its parts; false when it is gone.
+/// Removes an upload with its parts; false when it no longer exists.
 pub async fn abort(service: &Service, place: &Place, id: &str) -> Refusal<bool> {
     let query = format!("uploadId={}", encoded(id));
     match service.api.ask(&call(service, "AbortMultipartUpload", Method::DELETE, place, &query)).await {

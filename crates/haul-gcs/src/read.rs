@@ -30,7 +30,7 @@ fn entry(object: &Object, key: &Key) -> Result<Entry> {
     object.entry(key.clone(), true).ok_or_else(broken)
 }
 
-/// What the service tells of an object, of this version if one is named.
+/// The service's facts about an object, of this version if one is given.
 pub async fn facts(service: &Service, key: &Key, place: &Place, want: Option<&Version>) -> Result<Object> {
     let want = generation(want).map_err(|e| e.with_key(key))?;
     let query = [("generation", &*want), ("fields", FIELDS)];
@@ -42,9 +42,9 @@ pub async fn facts(service: &Service, key: &Key, place: &Place, want: Option<&Ve
     Ok(object)
 }
 
-/// A version as a query has it; empty for any.
+/// A version as a query parameter; empty for any.
 ///
-/// Errors: `NotFound` for what was never one of the service.
+/// Errors: `NotFound` when it never was a version of the service.
 fn generation(want: Option<&Version>) -> Result<String> {
     let text = want.map(|want| String::from_utf8_lossy(&want.0).into_owned()).unwrap_or_default();
     match want.is_none() || text.parse::<u64>().is_ok() {
@@ -124,7 +124,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     };
     let query = [("alt", "media"), ("generation", &*generation)];
     let mut call = service.of_object("GetMedia", Method::GET, &place, &query).going(Direction::Down);
-    // Else the service unpacks what is kept as gzip, and size and hashes are of something else.
+    // Otherwise the service unpacks gzip content, and size and hashes are those of other bytes.
     call = call.header(header::ACCEPT_ENCODING, "gzip");
     if let Some(range) = &range {
         call = call.header(header::RANGE, format!("bytes={}-{}", range.start, range.end - 1));
@@ -135,7 +135,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
         Err(refused) if refused.fault.status == 416 => return empty().await,
         Err(refused) => return Err(gone(refused.at(OP, key)).await),
     };
-    // What is stored in this encoding comes as it is stored.
+    // Content stored in this encoding arrives as it is stored.
     let stored = reply.header("x-goog-stored-content-encoding").zip(reply.header("content-encoding"));
     let carried = match stored {
         Some((stored, sent)) if stored.eq_ignore_ascii_case(sent) => web::carried_as_stored(&reply, range.as_ref()),
@@ -152,7 +152,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     Ok(Read { entry, body: Body::Stream(web::content(reply, range.as_ref(), length, key)) })
 }
 
-/// The hashes that an answer's headers tell.
+/// The hashes in an answer's headers.
 pub fn hashes_of(headers: &HeaderMap) -> Hashes {
     meta::hashes(&hash_of(headers, "md5="), &hash_of(headers, "crc32c="))
 }
@@ -164,7 +164,7 @@ fn hash_of(headers: &HeaderMap, name: &str) -> String {
     found.unwrap_or_default().to_owned()
 }
 
-/// What the headers of an answer with content tell.
+/// Facts in the headers of an answer with content.
 fn of_headers(reply: &Reply, size: u64) -> Object {
     let text = |name: &str| reply.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let user = reply.headers.iter().filter_map(|(name, value)| {

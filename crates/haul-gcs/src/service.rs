@@ -19,7 +19,7 @@ pub fn encoded(text: impl AsRef<[u8]>) -> String {
     percent_encode(text.as_ref(), KEPT).to_string()
 }
 
-/// What Google Cloud Storage calls things.
+/// Google Cloud Storage's names for things in messages.
 pub const WORDS: Words = Words { service: "Google Cloud Storage", bucket: "bucket", encoding: "--gcs-encoding" };
 
 /// An object in a bucket.
@@ -35,7 +35,7 @@ pub struct Place {
 /// Errors: `Invalid` for a name that the service can't have.
 pub fn place(root: &Root, key: &Key) -> Result<Place> {
     let (bucket, object) = root.place(key)?;
-    // An encoding would replace what is odd, but not what is wrong.
+    // An encoding would replace odd characters, but not a wrong name.
     let odd = |why| Err(root.refused_as_it_is(key, why));
     let wrong = |why| Err(root.refused(key, why));
     let Ok(object) = String::from_utf8(object) else { return odd("it isn't UTF-8") };
@@ -84,7 +84,7 @@ impl Service {
         Call::new(kind, method, self.url("", path, query))
     }
 
-    /// A request to a bucket: what is in it, with `/o`.
+    /// A request about a bucket; with `/o`, about its contents.
     pub fn of_bucket(
         &self,
         kind: &'static str,
@@ -127,7 +127,7 @@ impl Service {
                 if !made.contains(bucket) {
                     match self.create(bucket).await {
                         Ok(()) => {}
-                        // Whoever may not create it is told of what was asked for.
+                        // Without permission to create it, report the original refusal.
                         Err(_) => return Err(refused),
                     }
                     made.insert(bucket.to_owned());

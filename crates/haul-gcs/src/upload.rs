@@ -1,6 +1,6 @@
-//! Writing: one request for what is small, else parts that go at once ([`crate::parts`]). What is written under a condition, or with what
-//! those can't carry, goes by a session that takes bytes in order. There an object shows with its last byte, so the end of what is sent is
-//! kept until it is published.
+//! Writing: one request for a small file, else concurrent parts ([`crate::parts`]). A conditional write, or one with facts that
+//! parts can't carry, uses a session that takes bytes in order. There an object is visible with its last byte, so the last bytes are
+//! held back until the publish.
 
 use crate::{
     conditions::{condition, refusal},
@@ -47,13 +47,13 @@ pub struct Write {
     pieces: OnceCell<InOrder<Pieces<Object>>>,
     /// Pieces are asked for, or were sent by an earlier run.
     begun: AtomicBool,
-    /// The only part of what is small.
+    /// The only part of a small file.
     held: Mutex<Option<Payload>>,
-    /// A publish was asked for, and nobody knows whether it was made.
+    /// A publish was requested, and its outcome is unknown.
     maybe: AtomicBool,
 }
 
-/// What finds an upload again.
+/// Contents of a resume token.
 #[derive(Serialize, Deserialize)]
 struct Token {
     bucket: String,
@@ -63,7 +63,7 @@ struct Token {
     begun: String,
 }
 
-/// By which way it goes.
+/// The way of an upload.
 #[derive(Serialize, Deserialize)]
 enum Way {
     /// The address of its session.
@@ -135,7 +135,7 @@ impl Write {
         Ok(self.id.get_or_try_init(begin).await?)
     }
 
-    /// A digest of all that is told when an upload begins and can't be changed later: what was begun with something else isn't wanted.
+    /// A digest of everything that is fixed when an upload begins: an upload begun with other values can't be used.
     fn begun_with(&self) -> String {
         let resource = serde_json::Value::from(self.resource(&self.spec, None)).to_string();
         let all = [resource.as_str(), &self.service.config.object_acl, &condition(&self.spec.replace)].join("\n");
@@ -175,7 +175,7 @@ impl Write {
     async fn send(&self, index: u64, offset: u64, payload: Payload) -> Result<Part> {
         let size = payload.len();
         if index == 0 && !self.begun.load(Relaxed) && self.may_hold(size) {
-            // Hashed now, while whoever reads the source still looks whether it stays the same.
+            // Hashed now, while the reader of the source still checks that it doesn't change.
             let lane = self.service.api.lanes.lane(Direction::Up);
             let hashes = payload.hash_at(&[Algo::Md5], &|| lane.is_full()).await.map_err(|e| e.with_key(&self.key))?;
             *self.held() = Some(payload.with_hashes(hashes));
@@ -190,7 +190,7 @@ impl Write {
             return parts::put(&self.service, &self.key, &self.place, id, index, payload).await;
         }
         if index > 0 {
-            // Said first: whoever puts the first part aside from now on sends it himself.
+            // Set first: a part held back after this is sent by its own caller.
             self.begun.store(true, Relaxed);
             self.release().await?;
         }
@@ -286,7 +286,7 @@ impl Write {
             Err(refused) => {
                 let gone = refused.fault.kind == ErrorKind::NotFound && self.maybe.load(Relaxed);
                 self.maybe.fetch_or(refused.fault.is_ambiguous(), Relaxed);
-                // An earlier try was done, and nobody learnt of it.
+                // An earlier try succeeded, and its answer was lost.
                 let landed =
                     if gone { parts::landed(&self.service, &self.key, &self.place, &parts).await } else { None };
                 landed.ok_or_else(|| refused.at("write", &self.key))?
@@ -306,7 +306,7 @@ impl Write {
         Ok(stored)
     }
 
-    /// Compares what the service has with what was sent. What differs doesn't stay.
+    /// Verifies the service's facts against the bytes sent. A differing object is removed.
     async fn stored(&self, object: &Object, bytes: u64, ours: &Hashes) -> Result<Stored> {
         let Some(version) = object.version() else {
             return Err(Fault::broken("the service gave no receipt (a generation)").at("write", &self.key));
@@ -319,7 +319,7 @@ impl Write {
             _ => None,
         };
         if let Some(message) = differs {
-            // What was there before is gone; the next try brings the whole.
+            // The old object no longer exists; the next try sends the whole.
             let gone = crate::change::remove(&self.service, &self.place, Some(&version)).await;
             let left = gone.err().map(|_| "; it could not be removed").unwrap_or_default();
             return Err(self.corrupt(format!("{message}{left}")));
@@ -352,7 +352,7 @@ impl Write {
         }
     }
 
-    /// A whole object was refused, or nobody knows. An earlier try that was done shows by its content.
+    /// A whole object was refused, or the outcome is unknown. An earlier try that succeeded shows by the content.
     async fn doubt(&self, refused: Refused, spec: &WriteSpec, size: u64) -> Result<Stored> {
         if refused.fault.kind == ErrorKind::Changed && self.maybe.load(Relaxed) {
             let object = read::facts(&self.service, &self.key, &self.place, None).await?;
@@ -413,7 +413,7 @@ pub async fn resume(
         .await
         .map_err(|error| Error::new(error.kind(), OP, error.message()).with_retry(error.retry()).with_key(key))?;
     if session.done().is_some() {
-        // It was published, and whoever did that didn't learn of it.
+        // It was published, and the publisher didn't get the answer.
         return Err(gone("the upload has ended"));
     }
     let parts = InOrder::<Pieces<Object>>::proved(sent, has);

@@ -17,7 +17,7 @@ use std::{
 };
 use url::Url;
 
-/// What an address leads to.
+/// Result of looking up a URL.
 #[derive(Debug)]
 pub struct Found {
     /// The last part of the path, at the end of all redirections.
@@ -45,13 +45,13 @@ pub enum Content {
 pub struct Address {
     site: Site,
     entry: Entry,
-    /// What is on its way since it was asked for.
+    /// The answer to the first request, whose body is still arriving.
     first: Mutex<Option<Reply>>,
 }
 
-/// Asks for what is at `url`.
+/// Requests `url`.
 ///
-/// Errors: `Invalid` for what is no address; the server's.
+/// Errors: `Invalid` when it isn't an address; the server's.
 pub async fn find(mut request: OpenRequest, url: &str) -> Result<Found> {
     let bad = || Error::new(ErrorKind::Invalid, "open", "this is no address: write https://HOST/PATH");
     let mut only = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -87,10 +87,10 @@ pub async fn find(mut request: OpenRequest, url: &str) -> Result<Found> {
 }
 
 impl Found {
-    /// What is read of it. With `keep`, what is on its way since it was asked for is the beginning of the file, and has a
-    /// connection for itself until then; else a file is asked for once more.
+    /// Its content. With `keep`, the body of the first answer, which is still arriving, is used as the beginning of the file, and has a
+    /// connection to itself until then; else the file is requested again.
     ///
-    /// Errors: the server tells neither how long it is nor where it ends.
+    /// Errors: the server reports neither its length nor where it ends.
     pub fn content(self, keep: bool) -> Result<Content> {
         let header = |name: &str| self.reply.header(name);
         let in_parts = header("accept-ranges").is_some_and(|unit| unit.eq_ignore_ascii_case("bytes"));

@@ -1,4 +1,4 @@
-//! What an index page says. Pure: bytes in, names out.
+//! Index pages. Pure: bytes in, names out.
 
 use haul_core::Mtime;
 use haul_store::{tree::is_odd, web};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use url::Url;
 
-/// What index pages call themselves, in small letters: Apache, nginx and lighttpd; Python, rclone and Jetty; Node's servers.
+/// Titles of index pages, in lower case: Apache, nginx and lighttpd; Python, rclone and Jetty; Node's servers.
 const TITLES: [&str; 6] =
     ["index of", "directory listing", "listing of", "listing for", "folder listing", "directory: "];
 
@@ -83,7 +83,7 @@ fn html(at: &Url, page: &str) -> Option<BTreeMap<Vec<u8>, Link>> {
     while let Some((href, after)) = next_link(rest)? {
         rest = after;
         let Some((name, is_dir)) = base.parse(&href).ok().and_then(|to| child(at, &to, &href)) else { continue };
-        // nginx alone shows bytes behind the date; others round, and nginx does too where it is told to.
+        // Only nginx shows exact bytes after the date; others round, and nginx does too if configured to.
         let size = if is_dir { None } else { nginx_size(rest) };
         links.entry(name).or_insert(Link { is_dir, size, modified: None });
     }
@@ -118,7 +118,7 @@ fn child(at: &Url, to: &Url, href: &str) -> Option<(Vec<u8>, bool)> {
     (!is_odd(&name) && !name.contains(&b'/')).then_some((name, is_dir))
 }
 
-/// What a path has after that of the directory at `at`. Servers write letters of names that may stand as they are in one way or the other.
+/// The rest of a path after that of the directory at `at`. Servers differ in which characters they escape.
 fn below<'to>(at: &Url, to: &'to Url) -> Option<&'to str> {
     let dir = at.path().strip_suffix('/').unwrap_or(at.path());
     dir.split('/').try_fold(to.path(), |rest, part| {
@@ -149,7 +149,7 @@ fn next_link(page: &str) -> Option<Option<(String, &str)>> {
         let name =
             tag.split(|c: char| c.is_ascii_whitespace() || c == '/').next().unwrap_or_default().to_ascii_lowercase();
         match name.as_str() {
-            // What is in these are no tags.
+            // The contents of these elements aren't tags.
             "script" | "style" => {
                 let close = format!("</{name}");
                 at += page[at..].to_ascii_lowercase().find(&close)?;

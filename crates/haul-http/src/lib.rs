@@ -76,15 +76,15 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     Ok(Arc::new(HttpStore { site: Arc::new(Site { web, no_slash, no_head, only: None }), caps, locator }))
 }
 
-/// What requests need.
+/// State that requests need.
 #[derive(Debug)]
 struct Site {
     web: web::Web,
-    /// What has no `/` at its end may be a directory.
+    /// A name without a trailing `/` may be a directory.
     no_slash: bool,
     /// Files aren't asked about one by one.
     no_head: bool,
-    /// It is no folder: this is all there is.
+    /// The URL is a file: there is nothing else.
     only: Option<Url>,
 }
 

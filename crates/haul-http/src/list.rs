@@ -1,4 +1,4 @@
-//! Listing a directory: its page, then a question for each file of which the page doesn't tell all.
+//! Lists a directory: its index page, then a request for each file whose facts the page doesn't have.
 
 use crate::{
     Site,
@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Questions of one directory at once; the lane bounds those of all.
 const QUESTIONS: usize = 32;
 
-/// What is liked best is exact, and shorter.
+/// The preferred format is exact, and shorter.
 const ACCEPT: &str = "application/json, text/html;q=0.9, */*;q=0.1";
 
 /// The pages of a site, one a directory.

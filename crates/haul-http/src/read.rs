@@ -24,7 +24,7 @@ pub async fn stat(site: &Site, key: &Key) -> Result<Entry> {
     }
 }
 
-/// What is at `key`, a file or a directory: a server that points from `d` to `d/` tells that it is one.
+/// The entry at `key`, a file or a directory: a redirect from `d` to `d/` shows that it is a directory.
 pub async fn ask(site: &Site, key: &Key) -> Result<Entry> {
     let call = Call::new("HeadFile", Direction::Meta, Method::HEAD, site.url(key)?);
     let answer = site.web.follow(call).await.map_err(at("stat", key))?;
@@ -71,7 +71,7 @@ pub async fn read(site: &Site, key: &Key, want: Option<&Version>, range: Option<
         && answer.reply.header("content-range").is_none()
         && !Facts::of(&answer.reply.headers, length).may_be(want)
     {
-        // What a server sends of another version than was asked for says nothing of its abilities.
+        // An answer with another version proves nothing about the server's abilities.
         return Err(changed(key));
     }
     let (length, whole) = carried.map_err(at("read", key))?;

@@ -1,4 +1,4 @@
-//! What a memory store holds, and the table of all of them in this process.
+//! Contents of a memory store, and the table of all of them in this process.
 
 use bytes::Bytes;
 use haul_core::{Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Version, plan::Replace};
@@ -25,7 +25,7 @@ pub(super) struct State {
     pub writes: BTreeMap<Vec<u8>, Arc<Parts>>,
 }
 
-/// What is under one key.
+/// The entry under one key.
 #[derive(Clone)]
 pub(super) struct Item {
     pub kind: Kind,

@@ -1,5 +1,5 @@
-//! Changing what is there: moves, copies, times, deletes, links. A delete or a move by a file's name would take a whole folder: what
-//! is there is looked at first, and named by its id and tag then.
+//! Changes: moves, copies, times, deletes, links. A delete or a move by a file's name would affect a whole folder: the existing
+//! item is looked up first, and then addressed by its id and tag.
 
 use crate::{
     conditions::choose,
@@ -106,7 +106,7 @@ async fn rename_dir(service: &Service, item: &CopyItem, there: &Item, parent: &s
     moved.map(|_| Stored::default()).map_err(|refused| refused.at("copy", &item.to))
 }
 
-/// A move takes the file as it is; what is at its new name isn't replaced by it.
+/// Moves a file without sending it again; an item with the new name isn't replaced.
 async fn rename(
     service: &Service,
     item: &CopyItem,
@@ -359,9 +359,9 @@ pub async fn delete(service: &Service, key: &Key, version: Option<&Version>) -> 
     }
 }
 
-/// The service deletes a folder with all that is in it: right before it is asked whether that is nothing. On personal drives a folder has a
-/// content tag, which changes with what is in it, so that one which was found empty is deleted as it was then. OneDrive for Business and
-/// SharePoint tell none: what arrives between the two requests goes with the folder, so that it always goes to the recycle bin.
+/// The service deletes a folder with all its contents: so it is looked up right before, to see that it is empty. On personal drives a
+/// folder has a content tag, which changes with its contents, so that only the folder as it was seen is deleted. OneDrive for Business and
+/// SharePoint have none: an entry that arrives between the two requests is deleted with the folder, so it always goes to the recycle bin.
 async fn delete_folder(service: &Service, key: &Key) -> Result<()> {
     const OP: &str = "delete";
     let there = match service.at(OP, key).await {

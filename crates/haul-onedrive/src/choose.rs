@@ -139,7 +139,7 @@ async fn found(asked: &Asked<'_>, word: &str) -> Result<Question> {
     Ok(Question::choice("search_sites", "config_site", "Which site?", choices))
 }
 
-/// Shows the drive, whose kind nobody has to know by heart.
+/// Shows the drive, so that nobody has to know its kind by heart.
 async fn confirmed(asked: &Asked<'_>, id: &str) -> Result<Question> {
     let root = match get(asked, &format!("/drives/{}/root", escaped(id))).await {
         Ok(root) => root,

@@ -1,4 +1,4 @@
-//! Conditions of writes: what the service is asked to do with what is there.
+//! Conditions of writes: conflict behaviour for existing items.
 
 use crate::{
     service::{Service, folds},
@@ -6,9 +6,9 @@ use crate::{
 };
 use haul_core::{Error, ErrorKind, Key, Result, Version, plan::Replace};
 
-/// Asks for a file at `key` under its condition: `ask` is told what the service shall do with one that is there, and its tag. A file
-/// that isn't known to be there by this very name is first asked for as a new one: another whose name differs by case alone would be
-/// replaced else.
+/// Requests a file at `key` under its condition: `ask` gets the conflict behaviour for an existing file, and its tag. A file
+/// that isn't known to exist under exactly this name is written as a new one first: otherwise one whose name differs by case alone
+/// would be replaced.
 pub async fn choose<T, A: Future<Output = Result<T, (Error, bool)>>>(
     service: &Service,
     key: &Key,

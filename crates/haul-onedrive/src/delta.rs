@@ -19,7 +19,7 @@ type Tree = HashMap<String, Vec<Item>>;
 pub struct Whole {
     service: Arc<Service>,
     tree: Arc<OnceCell<(String, Tree)>>,
-    /// Ids of the folders whose names were told.
+    /// Ids of listed folders.
     ids: Arc<std::sync::Mutex<HashMap<Key, String>>>,
 }
 
@@ -33,7 +33,7 @@ impl Folders for Whole {
     fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>> {
         let (service, tree, ids) = (self.service.clone(), self.tree.clone(), self.ids.clone());
         if service.is_shared(&dir) {
-            // The drive doesn't tell what is on others.
+            // The delta leaves out items on other drives.
             return list::Children(service).folder(dir, wanted);
         }
         async move {
@@ -58,16 +58,16 @@ impl Folders for Whole {
     }
 }
 
-/// The root's id and what is in which folder.
+/// The root's id, and the items of each folder.
 async fn load(service: &Service) -> Result<(String, Tree)> {
     let address = format!("{}/root/delta?$top={}", service.of_drive(), service.config.list_chunk);
     let items = list::pages(service, "delta", address, true).await.map_err(|refused| refused.fault.error("list"))?;
     assemble(items).map_err(|why| Error::new(ErrorKind::Io, "list", why).with_retry(Retry::Backoff))
 }
 
-/// An item may be told twice, of which the later counts; parents need not come first.
+/// An item may appear twice, and the later counts; parents need not come first.
 ///
-/// Errors: something is in a folder that wasn't told, or there is no root.
+/// Errors: an item is in a folder that didn't appear, or there is no root.
 fn assemble(items: Vec<Item>) -> Result<(String, Tree), String> {
     let mut last: HashMap<String, Item> = HashMap::with_capacity(items.len());
     for item in items {

@@ -1,4 +1,4 @@
-//! What a refusal means, by Graph's code for it.
+//! Meaning of a refusal, by Graph's code.
 
 use haul_core::{ErrorKind, Retry};
 use haul_net::Fault;

@@ -50,7 +50,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     let account = format!("onedrive:{}:{client}", config.drive);
     let api = Api::open(&request, &host, &account, Some(login), error::judge)?;
     let root = service::root(&config, &request.path)?;
-    // By this name each account has a drive of its own.
+    // Under this name each account has its own drive.
     let whose = if config.drive == options::MINE { haul_oauth::account(&request) } else { String::new() };
     let domain = Domain {
         name: format!("onedrive:{}/{}:{client}:{whose}", config.endpoint, config.drive),

@@ -1,4 +1,4 @@
-//! What the service says of folders and files.
+//! The service's facts about folders and files.
 
 use crate::service::{Item, Service, own};
 use futures::{FutureExt, future::BoxFuture};
@@ -66,8 +66,8 @@ impl Folders for Children {
     }
 }
 
-/// Beside what was told of a directory before, by key and with its id. One item may come twice, of which the later counts; of two that
-/// have one name here neither is told.
+/// Adds an entry to those of its directory, by key and with its id. An item may appear twice, and the later counts; of two with
+/// the same name here, neither is listed.
 pub fn put(found: &mut BTreeMap<Key, (String, Found)>, id: &str, one: Found) {
     let key = one.key().clone();
     let one = match found.remove(&key) {
@@ -124,9 +124,9 @@ fn no_root(service: &Service) -> Error {
     Error::new(ErrorKind::DirNotFound, "list", format!("{}: no such directory", service.locator))
 }
 
-/// What is told of an item in `dir`; `None` for what isn't shown.
+/// The listing entry of an item in `dir`; `None` for hidden items.
 ///
-/// Errors: it can't be one.
+/// Errors: its name can't be a key.
 pub fn told(service: &Service, dir: &Key, item: &Item) -> Result<Option<Found>> {
     let name = service.config.encoding.decode(item.name.as_bytes());
     if is_odd(&name) || name.contains(&b'/') || item.name.is_empty() {

@@ -1,4 +1,4 @@
-//! The log-in of a person, and what is asked once somebody is logged in.
+//! The login of a person, and the questions after it.
 
 use crate::{
     choose,

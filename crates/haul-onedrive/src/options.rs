@@ -151,7 +151,7 @@ pub fn adapt(options: &BTreeMap<String, String>) -> Addresses {
     Addresses { auth_url: address("authorize"), token_url: address("token"), device_url: address("devicecode"), scope }
 }
 
-/// What a section says.
+/// Settings of a config section.
 #[derive(Debug)]
 pub struct Config {
     /// `https://graph.microsoft.com/v1.0`.
@@ -164,7 +164,7 @@ pub struct Config {
     pub by_child: bool,
     pub chunk_size: u64,
     pub chunk_size_chosen: bool,
-    /// A file up to this size goes by one request.
+    /// A file up to this size is sent in one request.
     pub single: u64,
     pub list_chunk: u64,
     pub delta: bool,
@@ -192,7 +192,7 @@ pub fn endpoint(options: &BTreeMap<String, String>) -> Result<String> {
     })
 }
 
-/// The drive of whoever logged in.
+/// The drive of the logged-in user.
 pub const MINE: &str = "me/drive";
 
 impl Config {
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!((&*of(&[]).scope, &*of(&[]).device_url), (SCOPES, PROVIDER.device_url));
         let us = of(&[("region", "us"), ("tenant", "t"), ("client_credentials", "true")]);
         assert_eq!(us.token_url, "https://login.microsoftonline.us/t/oauth2/v2.0/token");
-        // A tenant that has applications of its own alone gives no codes at common.
+        // A tenant that allows only its own applications gives no codes at common.
         assert_eq!(us.device_url, "https://login.microsoftonline.us/t/oauth2/v2.0/devicecode");
         assert_eq!(us.scope, "https://graph.microsoft.us/.default");
         let cn = of(&[("region", "cn")]);

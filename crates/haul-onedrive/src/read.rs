@@ -76,7 +76,7 @@ async fn find(service: &Service, key: &Key, want: Option<&Version>) -> Result<Ad
     Ok(address)
 }
 
-/// Where the service sends who asks for the content.
+/// The address to which the service redirects downloads.
 async fn content(service: &Service, item: &Item) -> Result<String, Refused> {
     let query = if service.config.av_override { "?AVOverride=1" } else { "" };
     let call = Call::new("content", Method::GET, service.by_id(&item.id, &format!("/content{query}")))

@@ -1,4 +1,4 @@
-//! What requests need: addresses of items, what Graph says of one, folders that are known to be there.
+//! State behind requests: addresses of items, Graph's facts about one, and known folders.
 
 use crate::{downloads::Downloads, options::Config};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Mtime, Result, Version, hash::from_hex};
@@ -20,7 +20,7 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// One thing of a drive, as Graph tells of it.
+/// An item of a drive, as Graph describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
@@ -35,7 +35,7 @@ pub struct Item {
     pub file: Option<File>,
     pub folder: Option<Value>,
     pub package: Option<Value>,
-    /// What it stands for, which is on another drive.
+    /// Its target, which is on another drive.
     pub remote_item: Option<Box<Item>>,
     pub deleted: Option<Value>,
     pub root: Option<Value>,
@@ -44,7 +44,7 @@ pub struct Item {
     pub parent_reference: Option<Parent>,
     #[serde(rename = "@microsoft.graph.downloadUrl")]
     download: Option<String>,
-    /// What a tenant's own service calls it.
+    /// Name of the field in a tenant's service.
     #[serde(rename = "@content.downloadUrl")]
     content_download: Option<String>,
 }
@@ -88,7 +88,7 @@ impl Item {
         Some(format!("{drive}#{}", item.id)).filter(|_| !item.id.is_empty())
     }
 
-    /// Where its content is, if that is told; good without a token.
+    /// Download address of its content, if given; works without a token.
     pub fn download(&self) -> Option<&str> {
         self.download.as_deref().or(self.content_download.as_deref())
     }
@@ -99,7 +99,7 @@ impl Item {
         Some(Mtime(time.as_nanosecond()))
     }
 
-    /// What it is known by: the item, and its tag, which every change moves.
+    /// Its version: the item, and its tag, which every change renews.
     pub fn version(&self) -> Option<Version> {
         let tag = self.e_tag.as_ref().filter(|tag| !tag.is_empty())?;
         Some(Version::new(format!("{}\n{tag}", self.id)))
@@ -121,9 +121,9 @@ impl Item {
         hashes
     }
 
-    /// As the entry of `key`, whose end isn't looked at.
+    /// The entry of `key`; whether the key is a directory's isn't checked.
     ///
-    /// Errors: it isn't told what must be.
+    /// Errors: a required field is missing.
     pub fn entry(&self, key: &Key, hash: Option<Algo>) -> Result<Entry> {
         let wrong = |kind, why: &str| Error::new(kind, "list", why).with_key(key);
         if self.remote_item.is_some() && self.target().is_none() {
@@ -232,7 +232,7 @@ impl Service {
         self.drive()
     }
 
-    /// The address of the item with this id, or of what is asked of it.
+    /// The address of the item with this id, or of a request about it.
     pub fn by_id(&self, id: &str, verb: &str) -> String {
         let (drive, id) = match id.split_once('#') {
             Some((drive, id)) => (format!("{}/drives/{}", self.config.endpoint, web::encoded(drive.as_bytes())), id),
@@ -252,7 +252,7 @@ impl Service {
         item
     }
 
-    /// What the service shows once all of a key's content has come.
+    /// The entry as the service shows it once all of a key's content has arrived.
     pub fn shown(&self, key: &Key, item: Item) -> Result<Item> {
         Ok(self.found(&self.by_names(&self.root, &self.names(&self.root, key)?, "/content"), item))
     }
@@ -291,8 +291,9 @@ impl Service {
         }
     }
 
-    /// Where the names begin that an address must go by: at a folder that is shared in, which only its own drive knows; where only children
-    /// have names, at the folder above. A folder itself is named in its own drive, so that what is done to it isn't done to what it stands for.
+    /// Start of the names in an address: at a shared folder, which only its own drive knows; where only children
+    /// have names, at the parent folder. The folder itself is addressed in its own drive, so that a change affects it and not its
+    /// target.
     fn nearest<'a>(&self, root: &Root, names: &'a [String], verb: &str) -> (String, &'a [String]) {
         let own = format!("{}/{}", self.drive(), root.base);
         if root.base != self.root.base {
@@ -310,14 +311,14 @@ impl Service {
         (own, names)
     }
 
-    /// The address of a key below this store's root, or of what is asked of it (`/children`).
+    /// The address of a key below this store's root, or of a request about it (`/children`).
     ///
-    /// Errors: `Invalid` for what can't be a name; `NotFound` for a folder above it that isn't there by this very name.
+    /// Errors: `Invalid` for an invalid name; `NotFound` when a parent folder doesn't exist under exactly its name.
     pub async fn address(&self, op: &'static str, key: &Key, verb: &str) -> Result<String> {
         self.address_in(op, &self.root, key, verb).await
     }
 
-    /// The same below another root of the drive.
+    /// As [`Service::address`], below another root of the drive.
     pub async fn address_in(&self, op: &'static str, root: &Root, key: &Key, verb: &str) -> Result<String> {
         let names = self.names(root, key)?;
         if root.base == self.root.base {
@@ -331,8 +332,8 @@ impl Service {
         Ok(self.by_names(root, &names, verb))
     }
 
-    /// Finds a folder that must be there, once; a name of other case is another where `exactly` is asked for. The service would go on
-    /// below it without a word.
+    /// Looks up a folder that must exist, once; with `exactly`, a name in other case is another one. The service would silently accept
+    /// it on the way to an entry below.
     async fn finds(&self, op: &'static str, key: &Key, names: &[String], exactly: bool) -> Result<()> {
         let made = self.folders.place(&place(names)).await;
         if made.id().is_some() {
@@ -350,7 +351,7 @@ impl Service {
         Ok(())
     }
 
-    /// Keeps what is known of a folder; gives its id.
+    /// Caches the facts of a folder; returns its id.
     fn keep(&self, made: Place, names: &[String], item: &Item) -> String {
         let shared = item.target().inspect(|id| drop(locked(&self.shared).insert(place(names), id.clone())));
         made.keep(shared.unwrap_or_else(|| item.id.clone()))
@@ -366,7 +367,7 @@ impl Service {
         ))
     }
 
-    /// What is at an address.
+    /// The item at an address.
     pub async fn item(&self, address: String) -> Refusal<Item> {
         let item = self.api.json(&Call::new("item", Method::GET, &address)).await?;
         Ok(self.found(&address, item))
@@ -425,7 +426,7 @@ impl Service {
         }
     }
 
-    /// True for a folder that is shared in, and what is below one.
+    /// True for a shared folder, and for everything below one.
     pub fn is_shared(&self, key: &Key) -> bool {
         let shared = locked(&self.shared);
         let names = self.names(&self.root, key).unwrap_or_default();
@@ -455,7 +456,7 @@ impl Service {
         locked(&self.files).remove(&self.number(key));
     }
 
-    /// The same of a folder and all in it.
+    /// Forgets a folder and everything below it.
     pub fn forget_folder(&self, key: &Key) -> Result<()> {
         let place = place(&self.names(&self.root, key)?);
         self.folders.forget(&place);
@@ -475,7 +476,7 @@ impl Service {
     /// Errors: `Exists` when a file is in its place, or a folder whose name differs by case.
     pub async fn make_dir(&self, key: &Key, op: &'static str) -> Result<String> {
         match self.makes(key, op).await {
-            // What was known of folders above was so no more.
+            // Cached facts about parent folders were outdated.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.folders.forget(&Key::new(""));
                 self.makes(key, op).await
@@ -484,10 +485,10 @@ impl Service {
         }
     }
 
-    /// From the top: the service takes a path whose folders differ by case, and tells the last name of it only.
+    /// From the top: the service accepts a path whose folders differ in case, and reports only the last name of it.
     async fn makes(&self, key: &Key, op: &'static str) -> Result<String> {
         let names = self.names(&self.root, key)?;
-        // Nothing is made in the place of what is shared in.
+        // Nothing may be created in place of a shared folder.
         self.finds_shared(op).await?;
         let mut id = self.folder(&names[..names.len().min(1)], None, key, op).await?;
         for count in 2..=names.len() {
@@ -542,7 +543,7 @@ pub fn folds(there: &str) -> String {
     format!("{there:?} is there, which is the same name for OneDrive: rename one of them")
 }
 
-/// An address that the service gave us, to which our token goes: it must be the service's.
+/// Checks that an address given by the service, to which our token is sent, is the service's.
 ///
 /// Errors: it leads elsewhere.
 pub fn own(config: &Config, address: &str) -> Refusal<()> {

@@ -1,6 +1,6 @@
-//! Writing. A file with a time goes by an upload session even when it is small: a time that is set afterwards makes another version
-//! on OneDrive for Business and SharePoint. A session shows its file with the last byte, so that the end of a large one is kept until
-//! it is published.
+//! Writing. A file with an mtime uses an upload session even when it is small: setting the time afterwards makes another version
+//! on OneDrive for Business and SharePoint. A session shows its file with the last byte, so the end of a large one is held back until
+//! the publish.
 
 use crate::{
     change,
@@ -29,9 +29,9 @@ use std::{
 };
 use tokio::sync::OnceCell;
 
-/// The largest file that goes by a plain PUT, where it has no time to keep.
+/// The largest file sent by a plain PUT, where there is no time to keep.
 const PLAIN: u64 = 4 << 20;
-/// What comes from a pipe waits in memory up to this size: a session must be told the size with its first bytes.
+/// Bytes of unknown size (a pipe) are buffered in memory up to this size: a session must know the size with its first bytes.
 const WAITS: u64 = 64 << 20;
 
 /// A session of the service.
@@ -62,7 +62,7 @@ impl Open {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an answer says that the service has.
+    /// Bytes that the service has, from an answer.
     fn told(&self, body: &[u8]) -> Refusal<u64> {
         let expected: Expected = serde_json::from_slice(body)
             .map_err(|e| Fault::broken(format!("the answer about an upload can't be understood: {e}")))?;
@@ -143,9 +143,9 @@ pub struct Write {
     key: Key,
     spec: WriteSpec,
     session: OnceCell<InOrder<Open>>,
-    /// Parts of what goes by one request.
+    /// Parts of a file that is sent in one request.
     held: Mutex<BTreeMap<u64, Payload>>,
-    /// A request that would have shown the file was sent, and nobody knows what became of it.
+    /// A request that would have shown the file was sent, and its outcome is unknown.
     maybe: AtomicBool,
 }
 
@@ -170,7 +170,7 @@ impl Write {
         Error::new(kind, "write", message).with_key(&self.key)
     }
 
-    /// The size that a session is told; `None` for what waits until its size is known.
+    /// The size announced to a session; `None` for a write that waits until its size is known.
     fn total(&self) -> Option<u64> {
         let single = self.service.config.single;
         self.spec.size.filter(|size| *size > if self.spec.size_may_differ { single.max(WAITS) } else { single })
@@ -203,7 +203,7 @@ impl Write {
             held.insert(index, payload);
             return Ok(Part { index, size, tag: Vec::new() });
         };
-        // Hashed now, while whoever reads the source still looks whether it stays the same.
+        // Hashed now, while the reader of the source still checks that it doesn't change.
         let hashes = payload.hash(&[Algo::QuickXor]).await.map_err(|e| e.with_key(&self.key))?;
         let tag = hashes.get(Algo::QuickXor).unwrap_or_default().to_vec();
         let sent = self.in_session(total).await?.part(index, offset, payload).await;
@@ -289,7 +289,7 @@ impl Write {
         Ok(first.with_pieces(pieces))
     }
 
-    /// The last bytes of a session. The second of what fails tells that it may have been done all the same.
+    /// Sends the last bytes of a session. The flag of an error says that it may have succeeded all the same.
     async fn end(&self, bytes: u64) -> Result<Item, (Error, bool)> {
         let lost = |why: &str| (self.error(ErrorKind::Corrupt, why), false);
         let session = self.session.get().ok_or_else(|| lost("the upload was never begun"))?;
@@ -373,7 +373,8 @@ impl Write {
         }
     }
 
-    /// The error of a content that isn't what was sent. It doesn't stay where the next run would take it for what was sent: with its size.
+    /// The error for content that differs from the bytes sent. It is removed where the next run would take it, by its size, for the right
+    /// one.
     async fn refused(&self, item: Item, bytes: u64, other: String, mtime: Option<Mtime>) -> Error {
         let is_rewritten = is_rewritten(self.key.name());
         let stays = is_rewritten && item.size != Some(bytes);
@@ -400,7 +401,7 @@ impl Write {
         }
     }
 
-    /// Compares what is there with what was sent.
+    /// Verifies the stored file against the bytes sent.
     async fn stored(&self, mut item: Item, bytes: u64, ours: &Hashes, mtime: Option<Mtime>) -> Result<Stored> {
         self.service.downloads.forget(&item.id);
         self.service.saw(&self.key);
@@ -472,7 +473,7 @@ async fn begin(service: &Service, key: &Key, replace: &Replace, mtime: Option<Mt
     Ok(begun.upload_url)
 }
 
-/// What a session was begun for and where it is, in a line each.
+/// Resume token: the facts that a session was begun with, and its address, in a line each.
 fn token(service: &Service, key: &Key, total: u64, mtime: Option<Mtime>, url: &str) -> Result<String> {
     let time = mtime.map(time).unwrap_or_default();
     Ok(format!("{}\n{total}\n{time}\n{url}", service.path(key)?))
@@ -516,7 +517,7 @@ pub async fn resume(
     let proved = InOrder::<Open>::proved(sent, has);
     let parts =
         proved.into_iter().filter_map(|part| Some(Part { tag: tags.get(&part.index)?.clone(), ..part })).collect();
-    // It is new, so nobody else set it.
+    // It is new, so nothing else has set it.
     let _ = write.session.set(InOrder::new(open, Some(total), has, GRANULE));
     Ok((Box::new(write), parts))
 }

@@ -18,7 +18,7 @@ const REMEMBERED: usize = 16;
 /// Files that are read by themselves before the stretch is.
 const SINGLE: u32 = 2;
 
-/// What was read of the packs lately.
+/// Stretches of packs that were read lately.
 #[derive(Default)]
 pub struct Ahead(Mutex<Recent>);
 
@@ -72,9 +72,9 @@ impl Ahead {
 }
 
 impl Shared {
-    /// A range of a pack, if it is better read with what is around it.
+    /// A range of a pack, if it is better read together with its surroundings.
     ///
-    /// Errors: those of reading the wrapped store.
+    /// Errors: a failed read of the wrapped store.
     pub async fn read_ahead(&self, pack: &Arc<str>, range: &Range<u64>) -> Option<Result<Bytes>> {
         let (stretch, cell) = self.ahead.stretch(pack, range)?;
         let fetch = || async {
@@ -86,7 +86,7 @@ impl Shared {
             Err(error) => return Some(Err(error)),
         };
         let (start, end) = ((range.start - stretch.start) as usize, (range.end - stretch.start) as usize);
-        // A copy, so that one small file doesn't keep a stretch. Bytes that lack here are missed by who checks them.
+        // A copy, so that one small file doesn't keep a stretch in memory. The caller verifies the length, and notices missing bytes.
         Some(Ok(Bytes::copy_from_slice(bytes.get(start..end).unwrap_or_default())))
     }
 }

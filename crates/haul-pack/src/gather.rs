@@ -29,15 +29,15 @@ const COPIED: u64 = 64 << 10;
 /// Size of such a buffer.
 const BUFFER: usize = 1 << 20;
 
-/// What is asked for of a key.
+/// Request for one key.
 pub enum What {
     /// Its bytes.
     Pack { payload: Payload, mtime: Mtime, meta: Option<Box<Meta>>, hashes: Hashes },
-    /// A file that is stored by itself already.
+    /// Record a file that is already stored separately.
     Plain(Facts),
     /// Other facts of the same bytes.
     Touch { mtime: Option<Mtime>, meta: Option<Box<Meta>> },
-    /// That it be gone, if it is this version.
+    /// Delete it, if it has this version.
     Delete(Option<Version>),
 }
 
@@ -60,7 +60,7 @@ struct Member {
     answer: oneshot::Sender<Answer>,
 }
 
-/// What has joined and isn't sent yet.
+/// Requests that have joined and aren't sent yet.
 #[derive(Default)]
 pub struct Gather {
     waiting: Mutex<Waiting>,
@@ -167,8 +167,8 @@ impl Shared {
     }
 
     async fn send(self: Arc<Self>, members: Vec<Member>) {
-        // New facts of old bytes must not bring back what another run has replaced meanwhile, nor a deletion of one version take
-        // that away.
+        // New facts of old bytes must not restore a file that another run has replaced meanwhile, nor may the deletion of one version
+        // delete a newer one.
         let looks = members.iter().any(|m| matches!(m.what, What::Touch { .. } | What::Delete(Some(_))));
         let indexes = if looks { self.indexes(true).await } else { self.indexes_to_write().await };
         // An id that comes after all that is known: what this pack replaces is older than it, so it may go afterwards.
@@ -222,11 +222,11 @@ impl Shared {
         self.store_index(head, &records).await.map_err(|error| (error, true))
     }
 
-    /// Whoever tidies up takes what no index has named for a day for left behind. So a file that took long to get its index (a
-    /// large one, a machine that slept) is looked for before it is named. And he makes one index of those that are older than a
-    /// day: what they say would count more than an index of an older id that arrives after it, so a late one isn't sent.
+    /// House-keeping takes a file that no index has named for a day for left behind. So a file that took long to get its index (a
+    /// large one, a machine that slept) is looked up before it is named. House-keeping also merges indexes older than a
+    /// day into one, which would count more than an index with an older id that arrives after it, so a late one isn't sent.
     ///
-    /// Errors: `Changed`, where a file is gone, or the id is late; both can be sent again.
+    /// Errors: `Changed` where a file is missing, or the id is late; both can be sent again.
     async fn still_there(&self, id: &str, records: &[Record]) -> Result<()> {
         let late = self.settings.late.as_nanos() as i128;
         let now = || jiff::Timestamp::now().as_nanosecond();
@@ -417,7 +417,7 @@ impl Pack {
     }
 }
 
-/// What becomes of a key.
+/// Change to a key.
 enum Change {
     /// It stays as it is.
     None,
@@ -502,7 +502,7 @@ impl Tar {
         self.size += bytes.len() as u64;
     }
 
-    /// What is in the buffer becomes a piece, even when it is empty: slices count pieces.
+    /// Turns the buffer into a piece, even when it is empty: slices count pieces.
     fn seal(&mut self) {
         self.pieces.push(self.buffer.split().freeze());
     }
@@ -516,7 +516,7 @@ impl Tar {
     }
 }
 
-/// What a file that is written by itself becomes in the index.
+/// Index facts of a file that is stored separately.
 pub fn plain(folder: &str, size: u64, mtime: Mtime, hashes: Hashes, meta: Option<Box<Meta>>) -> Facts {
     Facts { place: Place::Plain { folder: folder.into() }, size, mtime, hashes, meta }
 }

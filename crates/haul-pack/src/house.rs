@@ -22,10 +22,10 @@ use std::{
 const OP: &str = "delete";
 /// How long replaced indexes are remembered at least, in nanoseconds by their ids: 90 days, longer than any run lasts.
 const REMEMBERED: u64 = 90 * 24 * 3600 * 1_000_000_000;
-/// What a store may leave out of a time, in nanoseconds: HTTP dates and S3's `LastModified` are whole seconds.
+/// Precision that a store's times may lose, in nanoseconds: HTTP dates and S3's `LastModified` are whole seconds.
 const SECOND: i128 = 1_000_000_000;
 
-/// Deletes as [`haul_store::Store::delete`] says: keys of files together, in an index that names them as gone.
+/// Deletes as [`haul_store::Store::delete`] says: keys of files together, in an index that marks them as deleted.
 pub async fn delete(shared: &Arc<Shared>, keys: Vec<(Key, Option<Version>)>) -> Vec<Result<()>> {
     join_all(keys.into_iter().map(|(key, version)| async move {
         if key.is_root() {
@@ -124,10 +124,10 @@ pub async fn cleanup(shared: &Arc<Shared>, what: Cleanup) -> Result<Unfinished> 
     Ok(unfinished)
 }
 
-/// Makes one index of all that are older, drops what is deleted, and removes packs and files that no index names.
+/// Merges all older indexes into one, drops deleted keys, and removes packs and files that no index names.
 ///
-/// What is younger stays as it is: it may belong to a run that goes on. As the new index takes the place of the oldest
-/// ones, whatever is written meanwhile still comes after it.
+/// Younger ones stay as they are: they may belong to a running job. As the new index takes the place of the oldest
+/// ones, all writes meanwhile still come after it.
 async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Result<Vec<(Key, Option<Mtime>)>> {
     if shared.settings.rebuild {
         return Err(Error::new(
@@ -145,7 +145,7 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     let oldest = &indexes[..count];
     let mut unneeded: BTreeMap<Key, Option<Mtime>> = BTreeMap::new();
     let when = |id: &str| time_of(id).map(|time| Mtime(i128::from(time)));
-    // By the store's clock too: who wrote it may have another one than this machine.
+    // By the store's clock too: the writer's clock may differ from this machine's.
     let left = |id: &str, stored: Option<Mtime>| old(id) && stored.is_none_or(|stored| stored.0 < before);
     for (id, _) in folder.tars.iter().filter(|(id, tar)| left(id, tar.stored)) {
         unneeded.insert(tar_key(id), when(id));
@@ -176,8 +176,8 @@ async fn tidy(shared: &Arc<Shared>, older_than: Duration, dry_run: bool) -> Resu
     Ok(unneeded.into_iter().collect())
 }
 
-/// What is in the folder of packs, and what time it is: by this machine, but no later than by the store, so that a machine whose
-/// clock is fast takes nothing for left behind that is under way. What tells the store's time is a file that is stored for that.
+/// Contents of the folder of packs, and the current time: this machine's, but no later than the store's, so that a machine whose
+/// clock is fast doesn't take running writes for left behind. The store's time comes from a file stored for that purpose.
 async fn look(shared: &Shared, dry_run: bool) -> Result<(Folder, i128)> {
     let clock = if dry_run { None } else { Some(shared.view.new_id()?) };
     if let Some(id) = &clock {
@@ -192,7 +192,7 @@ async fn look(shared: &Shared, dry_run: bool) -> Result<(Folder, i128)> {
     Ok((folder, there.map_or(now, |there| now.min(there))))
 }
 
-/// What some records name.
+/// Packs and files that some records name.
 #[derive(Default)]
 struct Named {
     packs: BTreeSet<Key>,
@@ -217,8 +217,8 @@ async fn replace(shared: &Shared, oldest: &[Arc<Index>], newer: &[Arc<Index>]) -
     let Some(last) = oldest.last().and_then(|last| time_of(&last.head.id)) else { return Ok(()) };
     // Later than the last of them, before any other that is made, and never the one that another run makes of them.
     let id = id_at(last + 1)?;
-    // One that is still there, since who replaced it was stopped, would count again if it were forgotten. One that a newer index
-    // names would seem lost; and a run that began earlier may still name one that was replaced before.
+    // An index that still exists because the run that replaced it was stopped would count again if it were forgotten. One that a newer
+    // index names would seem lost; and a run that began earlier may still name one that was replaced before.
     let there = shared.view.superseded();
     let named: BTreeSet<&String> = newer.iter().flat_map(|index| &index.head.previous).collect();
     let young = |id: &str| time_of(id).is_some_and(|time| time >= last.saturating_sub(REMEMBERED));

@@ -37,11 +37,11 @@ const ALGOS: [(u8, Algo); 12] = [
 pub enum Place {
     /// In the pack of this id, from this byte on.
     Packed { pack: Arc<str>, offset: u64 },
-    /// A file of its own, in the folder of this id.
+    /// A file stored separately, in the folder of this id.
     Plain { folder: Arc<str> },
 }
 
-/// What an index says of a file.
+/// An index's facts about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub place: Place,
@@ -51,7 +51,7 @@ pub struct Facts {
     pub meta: Option<Box<Meta>>,
 }
 
-/// What an index says of a key.
+/// An index's statement about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// These bytes are there.
@@ -69,7 +69,7 @@ pub struct Record {
     pub said: Said,
 }
 
-/// What stands before the records.
+/// Header of an index, before the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Its own id, so that a file under a wrong name is noticed.
@@ -128,10 +128,10 @@ impl Said {
     }
 }
 
-/// What holds for a key of which several indexes say something: ids of indexes with what they say, the newest first.
+/// The valid facts of a key with records in several indexes: ids of indexes with their statements, the newest first.
 ///
 /// A version counts from the index that first named it. New facts of a version don't make it newer, and the deletion of a version
-/// ends that one and what it had replaced: whoever changes what he knows hides nothing that another stored meanwhile.
+/// ends that one and those it had replaced: so a change of known facts hides no file that another run stored meanwhile.
 pub fn decide(said: &[(&str, Said)]) -> Option<Facts> {
     let since = |place: &Place| {
         let naming = said.iter().filter(|(_, said)| matches!(said, Said::Stored(facts) if facts.place == *place));
@@ -152,7 +152,7 @@ pub fn decide(said: &[(&str, Said)]) -> Option<Facts> {
     (!deleted).then(|| facts.clone())
 }
 
-/// What the newest of the indexes that say something of a key says, the newest index last.
+/// The valid facts of a key, of all indexes with records of it; the newest index last.
 pub fn find(indexes: &[Arc<Index>], full: &[u8]) -> Option<Facts> {
     let mut found: Vec<(&str, Said)> = Vec::new();
     // No version that is first named before this is as new as one that was found; and none of the folders that were found is
@@ -217,7 +217,7 @@ fn checksum(bytes: &[u8]) -> Vec<u8> {
     hash_bytes(&[Algo::Crc64Nvme], bytes).get(Algo::Crc64Nvme).unwrap_or_default().to_vec()
 }
 
-/// Ids that records name by number. Each large file has one of its own, so there may be as many as records.
+/// Ids that records refer to by number. Each large file has its own, so there may be as many as records.
 #[derive(Default)]
 struct Ids {
     named: Vec<Arc<str>>,
@@ -441,12 +441,12 @@ impl Index {
         input.text().unwrap_or_default()
     }
 
-    /// The same, to be kept without a copy.
+    /// The key of record `number`, as shared bytes without a copy.
     pub fn shared_key(&self, number: usize) -> Bytes {
         self.bytes.slice_ref(self.key(number))
     }
 
-    /// What record `number` says.
+    /// The statement of record `number`.
     pub fn said(&self, number: usize) -> Option<Said> {
         Some(Input { bytes: &self.bytes, at: self.starts[number] as usize }.record(&self.ids)?.0.said)
     }
@@ -464,7 +464,7 @@ impl Index {
         start
     }
 
-    /// What it says of a key, if anything.
+    /// The statement about a key, if any.
     pub fn find(&self, key: &[u8]) -> Option<Said> {
         let number = self.from(key);
         (number < self.len() && self.key(number) == key).then(|| self.said(number))?
@@ -540,7 +540,7 @@ mod tests {
         let stored = b"\x01k\x01\x00\xac\x02\x05\x03\x01\x01\x05\x01\x02\x03\x04\x00";
         let now = b"haulpk\x00\x02\x02id\x80\x01\x01\x01p\x00\x02\x02id\x01f\x02";
         assert_eq!(bytes[..bytes.len() - SUM], [&now[..], stored, b"\x01l\x04\x01"].concat());
-        // What the first version wrote.
+        // The format of the first version.
         let mut first = [&b"haulpk\x00\x01\x02id\x80\x01\x01p\x00\x01\x02id\x01"[..], stored].concat();
         first.extend(checksum(&first));
         let read = Index::read("id", first.into()).unwrap();
@@ -590,7 +590,7 @@ mod tests {
             Some((p2.clone(), 2)),
             "another version was deleted"
         );
-        // A file of its own counts from the index that names it, not from when its write began.
+        // A separately stored file counts from the index that names it, not from when its write began.
         assert_eq!(holds(&[("2", stored(&f0, 2)), ("1", stored(&p1, 1))]), Some((f0.clone(), 2)));
         assert_eq!(holds(&[("2", stored(&f0, 2)), ("1", Said::Deleted)]), Some((f0.clone(), 2)));
         assert_eq!(

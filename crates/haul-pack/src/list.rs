@@ -19,16 +19,16 @@ struct Lister {
     merge: Merge,
     missing: Arc<Missing>,
     request: ListRequest,
-    /// What the listed keys lose at their front.
+    /// Length of the prefix cut from listed keys.
     cut: usize,
-    /// What they begin with before that.
+    /// That prefix and the request's.
     begin: Vec<u8>,
     /// The last directory that was given, in a listing of one level.
     dir: Option<Key>,
     left: usize,
 }
 
-/// Lists as [`haul_store::Store::list`] says. What the indexes say is read anew for listings of the root, so that one job sees
+/// Lists as [`haul_store::Store::list`] says. Indexes are read anew for listings of the root, so that one job sees
 /// one state.
 pub fn list(shared: Arc<Shared>, request: ListRequest) -> BoxStream<'static, Listed> {
     let begin = async move {
@@ -89,7 +89,7 @@ impl Lister {
         batch
     }
 
-    /// What a key is in the listing; `None` when it isn't in it, or its directory is already.
+    /// The listing entry of a key; `None` when the key isn't part of the listing, or its directory was listed already.
     fn entry(&mut self, full: &[u8], facts: &Facts) -> Option<Entry> {
         let key = &full[self.cut..];
         let rest = &key[self.request.prefix.len()..];

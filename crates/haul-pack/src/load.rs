@@ -1,4 +1,4 @@
-//! What the indexes say, as far as it was read: found by one listing, each index fetched once and kept.
+//! The indexes, as far as they were read: found by one listing, each fetched once and kept.
 
 use super::{
     Shared,
@@ -23,13 +23,13 @@ use std::{
 
 /// Indexes fetched at once.
 const FETCHES: usize = 32;
-/// How often the listing is read when an index is gone once it is fetched, since another run tidied up meanwhile, or seems to be
-/// missing: a listing may show an index that was stored while it went on and lack one before it that this one names.
+/// How often the listing is repeated when an index no longer exists once it is fetched, since another run tidied up meanwhile, or seems to
+/// be missing: a listing may show an index stored during the listing and miss an earlier one that this one names.
 const RELISTS: usize = 3;
 /// Bytes of a file that are read at once.
 const PIECE: u64 = 1 << 20;
 
-/// What is known of the indexes.
+/// Known state of the indexes.
 #[derive(Default)]
 pub struct View {
     known: Mutex<Known>,
@@ -46,24 +46,24 @@ struct Known {
     indexes: Indexes,
     /// All that are there, as they were read: also those that don't count.
     read: BTreeMap<String, Arc<Index>>,
-    /// Those that are there and don't count, since others replace them: who tidied up was stopped, or there were two.
+    /// Indexes that exist and don't count, since others replace them: a run that tidied up was stopped, or there were two.
     superseded: BTreeSet<String>,
-    /// What they name and isn't there.
+    /// Packs and files that they name and that don't exist.
     lost: Arc<Missing>,
-    /// Indexes that this process wrote, and when: a listing that was begun earlier may lack them.
+    /// Indexes that this process wrote, and when: a listing that was begun earlier may miss them.
     own: BTreeMap<String, Instant>,
 }
 
-/// What a look at the folder of packs gave.
+/// Result of reading the folder of packs.
 enum Loaded {
     All(Indexes),
     /// An index that another one names isn't there: what is there doesn't count.
     Lost(Error),
-    /// What they name isn't there, or not as a whole.
+    /// Packs or files that they name are missing or incomplete.
     Damaged(Indexes),
 }
 
-/// What is in the folder of packs.
+/// Contents of the folder of packs.
 #[derive(Default)]
 pub struct Folder {
     pub indexes: BTreeSet<String>,
@@ -85,7 +85,7 @@ impl View {
         self.known().indexes.clone()
     }
 
-    /// What the indexes name and isn't there, as it was found when they were last read.
+    /// Missing packs and files, as of the last read of the indexes.
     pub fn missing(&self) -> Arc<Missing> {
         self.known().lost.clone()
     }
@@ -126,7 +126,7 @@ impl View {
         known.indexes = Arc::new(indexes);
     }
 
-    /// The root is gone, and with it all that was known.
+    /// Forgets everything, as the root was deleted.
     pub fn forget(&self) {
         *self.known() = Known::default();
     }
@@ -149,7 +149,7 @@ pub fn id_at(time: u64) -> Result<String> {
     Ok(format!("{time:016x}-{:08x}", u32::from_be_bytes(chance)))
 }
 
-/// Nanoseconds since the epoch at which an id was made; `None` for what is no id.
+/// Nanoseconds since the epoch at which an id was made; `None` when it isn't an id.
 pub fn time_of(id: &str) -> Option<u64> {
     let (time, chance) = id.split_once('-')?;
     let right = time.len() == 16 && chance.len() == 8 && u32::from_str_radix(chance, 16).is_ok();
@@ -159,12 +159,12 @@ pub fn time_of(id: &str) -> Option<u64> {
 impl Shared {
     /// The indexes: read now if `fresh`, or if they weren't read yet.
     ///
-    /// Errors: those of listing and reading the wrapped store; `Corrupt` when an index is damaged, or missing.
+    /// Errors: listing or reading the wrapped store failed; `Corrupt` when an index is damaged, or missing.
     pub async fn indexes(&self, fresh: bool) -> Result<Indexes> {
         self.read_indexes(fresh, false).await
     }
 
-    /// The indexes, read now, and what of all that they name isn't there, which is told: for a listing of everything.
+    /// The indexes, read now, and a warning about all missing packs and files that they name: for a listing of everything.
     ///
     /// Errors: as [`Shared::indexes`].
     pub async fn indexes_to_list(&self) -> Result<Indexes> {
@@ -222,7 +222,7 @@ impl Shared {
         let has_plain = fetched.iter().any(|index| index.has_plain) || self.view.has_plain();
         let files = if all && has_plain { Some(self.files().await?) } else { None };
         let mut known = self.view.known();
-        // What this process wrote since the listing began may not be in it.
+        // Indexes that this process wrote since the listing began may not be in it.
         let own = std::mem::take(&mut known.own);
         known.own = own.into_iter().filter(|(_, at)| *at >= begun).collect();
         let mut all = std::mem::take(&mut known.read);
@@ -237,7 +237,7 @@ impl Shared {
         }
         known.superseded = superseded;
         all.retain(|id, _| !known.superseded.contains(id));
-        // What this process has just stored may not be in the listings.
+        // Files that this process has just stored may not be in the listings.
         let listed = all.iter().filter(|(id, _)| !known.own.contains_key(*id)).map(|(_, index)| index.clone());
         known.lost = Arc::new(Missing::of(&Arc::new(listed.collect()), &folder.tars, files.as_ref()));
         known.indexes = Arc::new(all.into_values().collect());
@@ -254,7 +254,7 @@ impl Shared {
         }
     }
 
-    /// What is in the folder of packs now.
+    /// Current contents of the folder of packs.
     pub async fn folder(&self) -> Result<Folder> {
         let mut folder = Folder::default();
         for entry in self.list_whole(PACKS).await? {
@@ -343,7 +343,7 @@ fn empty(id: &str) -> Index {
     }
 }
 
-/// Indexes whose records others hold: those that one names as replaced, and of two that replace others the one that replaces less.
+/// Indexes whose records are in other ones: those that one names as replaced, and of two that replace others the one that replaces less.
 fn superseded(indexes: &BTreeMap<String, Arc<Index>>) -> BTreeSet<String> {
     let merged: Vec<(&String, BTreeSet<&String>)> = indexes
         .iter()

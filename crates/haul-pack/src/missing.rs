@@ -1,4 +1,4 @@
-//! What indexes name and isn't there: found by comparing them with listings.
+//! Packs and files that indexes name and that don't exist: found by comparing the indexes with listings.
 
 use super::{
     index::{Facts, Indexes, Place},
@@ -16,7 +16,7 @@ use std::{
 /// Questions at once.
 const AT_ONCE: usize = 16;
 
-/// What indexes name and isn't there, or is too short for what they say: a person deleted it, or a disk lost it. Its files are damaged.
+/// Packs and files that indexes name, but that are missing or too short: deleted by someone, or lost by a disk. Files in them are damaged.
 #[derive(Default)]
 pub struct Missing {
     /// Keys below the wrapped root, and how many bytes there should be at least.
@@ -26,7 +26,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// True where the content of a file isn't there. `full` is its key in all packs.
+    /// True where the content of a file is missing. `full` is its key in all packs.
     pub fn holds(&self, full: &[u8], place: &Place) -> bool {
         let key = || match place {
             Place::Packed { pack, .. } => tar_key(pack),
@@ -35,12 +35,12 @@ impl Missing {
         !self.is_empty() && self.keys.contains_key(&key())
     }
 
-    /// True where all is there.
+    /// True where nothing is missing.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// What `indexes` name and the listings lack; `files` are those that aren't packed, unless they weren't listed.
+    /// Compares `indexes` with the listings; `files` are the separately stored ones, unless they weren't listed.
     pub fn of(indexes: &Indexes, tars: &BTreeMap<String, Tar>, files: Option<&HashMap<Key, u64>>) -> Missing {
         let mut missing = Missing { keys: BTreeMap::new(), knows_files: files.is_some() };
         for (pack, end) in indexes.iter().flat_map(|index| index.packs()) {
@@ -60,9 +60,9 @@ impl Missing {
         missing
     }
 
-    /// What is missing when it is asked for, too: a store may list a name in another spelling, or leave out what it gives.
+    /// The ones that are missing by a stat, too: a store may list a name in another spelling, or omit a file that can be read.
     ///
-    /// Errors: those of asking.
+    /// Errors: the stat failed.
     pub async fn confirmed(&self, inner: &Arc<dyn Store>) -> Result<Missing> {
         let asked: Vec<_> = self.keys.iter().map(|(key, size)| lacks(inner, key, *size).boxed()).collect();
         let gone: Vec<Option<(Key, u64)>> = stream::iter(asked).buffer_unordered(AT_ONCE).try_collect().await?;
@@ -77,7 +77,7 @@ impl Missing {
     }
 }
 
-/// The key, if there aren't so many bytes.
+/// The key, if fewer than `size` bytes are stored.
 async fn lacks(inner: &Arc<dyn Store>, key: &Key, size: u64) -> Result<Option<(Key, u64)>> {
     let lacks = match inner.stat(key).await {
         Err(error) if error.is_missing() => true,

@@ -90,7 +90,7 @@ fn size_of(indexes: &[Arc<Index>], pack: &str) -> Option<u64> {
     Some(indexes[at].head.tar)
 }
 
-/// A pack or file that an index names is never written anew, so if it is gone another run has replaced it.
+/// A pack or file that an index names is never rewritten, so if it is missing another run has replaced it.
 fn gone(error: Error, key: &Key) -> Error {
     match error.kind() {
         ErrorKind::NotFound => Error::new(ErrorKind::Changed, "read", format!("what holds it is gone: {error}")),

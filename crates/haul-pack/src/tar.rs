@@ -1,9 +1,9 @@
 //! Packs as tar archives in POSIX pax format, so that any tar reads them. Bytes in and out; no I/O.
 //!
-//! Each file has the usual header before its bytes, of one block, and before that a pax header of two or more where that one
-//! can't say all: another name, time or size than it has room for, metadata (as extended attributes). The part of a second in its
-//! time stands in bytes of the usual header that have no meaning to others: tar extracts whole seconds, and for one number a file
-//! of 1 kB would take 2.5. Nothing but files is in a pack.
+//! Each file has the usual header block before its bytes, and before that a pax header of two or more blocks where the usual one
+//! isn't enough: a name, time or size that it has no room for, metadata (as extended attributes). The fraction of a second of its
+//! mtime is in bytes of the usual header that other programs ignore: tar extracts whole seconds, and with a pax header for this one number
+//! a file of 1 kB would take 2.5. A pack contains only files.
 
 use haul_core::{Meta, Mtime};
 
@@ -18,7 +18,7 @@ const NANOS: std::ops::Range<usize> = 500..509;
 /// Largest number of an octal field of eleven digits.
 const OCTAL_11: u64 = (1 << 33) - 1;
 
-/// What stands before the bytes of a file.
+/// Headers before the bytes of a file.
 pub fn header(key: &[u8], size: u64, mtime: Mtime, meta: Option<&Meta>) -> Vec<u8> {
     let mut records = Vec::new();
     let split = split(key);

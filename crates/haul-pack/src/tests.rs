@@ -26,7 +26,7 @@ fn mem() -> Arc<dyn Store> {
     Arc::new(MemStore::new())
 }
 
-/// An id that was made so many nanoseconds ago.
+/// An id made `ago` nanoseconds ago.
 fn id(ago: u64) -> String {
     let now = u64::try_from(jiff::Timestamp::now().as_nanosecond()).expect("after 1970");
     id_at(now - ago).expect("an id")
@@ -54,7 +54,7 @@ async fn remove(inner: &Arc<dyn Store>, id: &str) {
     inner.delete(vec![(index_key(id), None)]).await.remove(0).expect("removed");
 }
 
-/// What somebody sees who knows nothing yet.
+/// Keys as a process sees them that starts afresh.
 async fn keys(inner: &Arc<dyn Store>) -> Result<Vec<String>> {
     let merge = Merge::new(on(inner).0.indexes(true).await?, b"");
     let held = merge.filter_map(|(key, facts)| facts.map(|_| String::from_utf8_lossy(&key).into_owned()));
@@ -110,12 +110,12 @@ async fn an_index_that_a_newer_one_names_is_not_forgotten() {
     assert_eq!(keys(&inner).await.expect_err("the merged one is lost").kind(), ErrorKind::Corrupt);
 }
 
-/// What is below `packs/`.
+/// Keys below `packs/`.
 async fn stored(inner: &Arc<dyn Store>) -> Vec<Key> {
     on(inner).0.list_whole(PACKS).await.expect("listed").into_iter().map(|entry| entry.key).collect()
 }
 
-/// What is stored in `from` and not in `to` is stored there too.
+/// Copies files of `from` that are missing in `to`.
 async fn arrive(from: &Arc<dyn Store>, to: &Arc<dyn Store>) {
     let there = stored(to).await;
     for key in stored(from).await.into_iter().filter(|key| !there.contains(key)) {
@@ -125,7 +125,7 @@ async fn arrive(from: &Arc<dyn Store>, to: &Arc<dyn Store>) {
     }
 }
 
-/// What is left when two tidied up at once, each by what was there before.
+/// State after two concurrent house-keepings, each based on the state before.
 async fn both_tidied(inner: &Arc<dyn Store>, one: u64, two: u64) {
     let (before, other) = (stored(inner).await, mem());
     arrive(inner, &other).await;

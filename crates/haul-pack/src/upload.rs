@@ -1,5 +1,5 @@
-//! Writing one file: a small one is kept in memory and joins a pack as it is published; a larger one is written by itself
-//! and joins with its facts only. So one index entry makes either visible, and what it replaces is whole until then.
+//! Writing one file: a small one is kept in memory and joins a pack as it is published; a larger one is stored separately
+//! and joins with its facts only. So one index entry makes either visible, and the file it replaces is whole until then.
 
 use super::{
     Shared,
@@ -167,7 +167,7 @@ impl Upload for Small {
     }
 }
 
-/// A file that is stored by itself.
+/// A file that is stored separately.
 struct Large {
     shared: Arc<Shared>,
     key: Key,
@@ -200,7 +200,7 @@ impl Large {
 }
 
 impl Upload for Large {
-    /// What is half written has a place that only this write knows, so another one can't go on with it.
+    /// Only this write knows where its remains are, so another one can't resume it.
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>> {
         std::future::ready(Ok(None)).boxed()
     }

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// All but unreserved characters, as SigV4 encodes query values.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// The same for paths, where `/` stays.
+/// Characters escaped in paths: as [`QUERY`], but `/` stays.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
 /// A key as it stands in a path.
@@ -20,7 +20,7 @@ pub fn encode_query(bytes: &[u8]) -> String {
     percent_encode(bytes, QUERY).to_string()
 }
 
-/// What S3 calls things.
+/// S3's names for things in messages.
 pub const WORDS: Words = Words { service: "S3", bucket: "bucket", encoding: "--s3-encoding" };
 
 /// One key in one bucket.
@@ -45,7 +45,7 @@ pub fn place(root: &Root, key: &Key) -> Result<Place> {
 }
 
 impl Place {
-    /// What a bucket has now under a key.
+    /// The current object of a key.
     pub fn new(bucket: String, object: Vec<u8>) -> Place {
         Place { bucket, object, version: None }
     }
@@ -69,13 +69,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// From the options.
+    /// Reads the endpoint from the options.
     ///
-    /// Errors: `Invalid` for an endpoint that is no address.
+    /// Errors: `Invalid` for an endpoint that isn't an address.
     pub fn read(config: &Config) -> Result<Endpoint> {
         let own = config.endpoint.trim();
         if config.endpoint.contains('@') {
-            // What stands before it may be a password, which is never shown.
+            // The text before the @ may be a password, which is never shown.
             let message = "endpoint holds a user name or a password before @: take it out, and set access_key_id and \
                            secret_access_key";
             return Err(Error::new(ErrorKind::Invalid, "open", message));

@@ -139,7 +139,7 @@ fn parse(body: &[u8]) -> Option<(Vec<Begun>, Option<Marker>)> {
         marker.0 = list::form_decode(&marker.0);
     }
     let told = all.iter().all(|begun| !begun.object.is_empty() && !begun.id.is_empty());
-    // Some servers say only of a list that goes on whether it does; those that do say where.
+    // Some servers send the truncated flag only with a truncated list, and with it the marker.
     let next = match (more, marker.0.is_empty()) {
         (Some(true), false) => Some(marker),
         (Some(false), _) | (None, true) => None,

@@ -119,7 +119,7 @@ impl Job<'_> {
         let (_, body) = answer.map_err(at("copy", self.key))?;
         let etag = match proof::done(&body, &COPIED).map_err(at("copy", self.key))?.etag {
             Some(etag) => etag,
-            // The copy was made; some servers don't tell its version in their answer.
+            // The copy was made; some servers' answers don't have its version.
             None => {
                 let head = read::head(self.service, self.key, self.to, None).await?;
                 if read::size(&head, self.key)? != self.size {
@@ -175,7 +175,7 @@ impl Job<'_> {
         };
         match &result {
             Ok(_) => self.ended(),
-            // It is gone on with by the next try, or the next run.
+            // The next try, or the next run, resumes it.
             Err(error) if self.log.is_some() && error.retry() != Retry::Never => {}
             Err(_) => match upload::abort(service, self.to, &copy.id).await {
                 Ok(_) => self.ended(),
@@ -185,8 +185,8 @@ impl Job<'_> {
         result
     }
 
-    /// Puts the parts together, once the server says that each has the size it must have: one that copies all of the source where
-    /// a range was asked for answers like any other. A server that doesn't tell the parts is asked for the size of the whole.
+    /// Completes the multipart copy, once the server confirms each part's size: one that ignores a range and copies the whole source
+    /// answers like any other. A server that can't list the parts is asked for the size of the whole.
     ///
     /// Errors: `Unsupported` when sizes differ, so that the file goes through this machine.
     async fn complete(&self, id: &str, receipts: &[Receipt], spec: &WriteSpec) -> Result<Stored> {
@@ -273,7 +273,7 @@ impl Job<'_> {
                     Some(part) => part.tag.clone(),
                     None => {
                         let tag = self.part(&copy.id, index, first..end, pinned).await?;
-                        // What is there from before is nothing that this run moved.
+                        // Parts from an earlier run don't count as moved by this one.
                         moved(end - first);
                         tag
                     }
@@ -320,7 +320,7 @@ struct Begun {
     there: Vec<Part>,
 }
 
-/// Metadata to give to a copy: what only this key's storage told stays behind.
+/// Metadata for a copy: facts that only describe this object's storage are left out.
 fn carried(meta: &Meta) -> Meta {
     let own = ["mtime", "btime", "tier"];
     meta.iter().filter(|(name, _)| !own.contains(&name.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect()
@@ -330,8 +330,8 @@ fn part_size(size: u64, cutoff: u64, most: u64) -> u64 {
     cutoff.clamp(super::options::MIN_PART, PART).max(size.div_ceil(most))
 }
 
-/// Changes mtime and metadata (`None` leaves them) by copying a key onto itself. Gives what is stored then; `stored`
-/// is what is known of it.
+/// Changes mtime and metadata (`None` leaves them) by copying an object onto itself. Returns the facts of the new one; `stored`
+/// are the known facts of the old one.
 pub async fn touch(
     service: &Service,
     key: &Key,

@@ -70,7 +70,7 @@ impl Source {
         } else {
             ProvideCredentialChain::new().push(default_chain(config))
         };
-        // A chain tells no errors of those in it, so a role stands alone.
+        // A chain hides the errors of its members, so a role stands alone.
         let provider: Box<dyn ProvideCredentialDyn<Credential = Credential>> = match config.role_arn.as_str() {
             "" => Box::new(base),
             role => {

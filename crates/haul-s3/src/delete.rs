@@ -61,7 +61,7 @@ pub async fn delete(service: &Service, keys: Vec<(Key, Option<Version>)>) -> Vec
 
 /// The key as text when it can stand in a document: XML has no control characters and no other bytes than UTF-8.
 fn batchable(service: &Service, place: &Place) -> Option<String> {
-    // Of a directory's marker it is seen first that it is one.
+    // A directory's marker is verified to be one first.
     if !service.config.provider.batch_delete || place.object.is_empty() || place.object.ends_with(b"/") {
         return None;
     }
@@ -70,7 +70,7 @@ fn batchable(service: &Service, place: &Place) -> Option<String> {
     text.chars().all(plain).then(|| text.to_owned())
 }
 
-/// The same request in spite of locks, where the user wants it.
+/// The request with object locks bypassed, where the user wants it.
 pub fn bypassing<'a>(service: &Service, call: Call<'a>) -> Call<'a> {
     match service.config.bypass_governance {
         true => call.header("x-amz-bypass-governance-retention", "true"),

@@ -1,4 +1,4 @@
-//! What a failed request means.
+//! Meaning of failed requests.
 
 use super::xml::{self, Step};
 use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
@@ -133,7 +133,7 @@ impl Fault {
         })
     }
 
-    /// What it says of the load that the service takes. An answer that refuses one request for its own sake is an
+    /// Effect on the lane's concurrency. An answer that refuses one request for reasons of its own is an
     /// answer like any other.
     pub fn outcome(&self) -> Outcome {
         match (self.kind, self.retry) {
@@ -202,7 +202,7 @@ fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
         | "InvalidToken"
         | "TokenRefreshRequired"
         | "CredentialsNotSupported"
-        // With such a clock nobody is known.
+        // With a wrong clock no credentials are valid.
         | "RequestTimeTooSkewed"
         | "Unauthorized" => (K::Unauthenticated, Never),
         "SlowDown"
@@ -227,7 +227,7 @@ fn meaning(status: u16, code: &str) -> (ErrorKind, Retry) {
         | "XAmzContentChecksumMismatch"
         | "InvalidDigest"
         | "IncompleteBody" => (K::Corrupt, Backoff),
-        // A part's receipt was damaged on the way: naming it again is no use, sending the file again is.
+        // A part's receipt was damaged in transit: completing again is useless, sending the file again helps.
         "InvalidPart" | "InvalidPartOrder" => (K::Corrupt, Never),
         "QuotaExceeded" | "XMinioStorageFull" | "InsufficientCapacity" | "StorageFull" => (K::NoSpace, Never),
         "NotImplemented" => (K::Unsupported, Never),

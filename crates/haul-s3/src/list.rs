@@ -84,7 +84,7 @@ async fn ordered_page(service: &Service, question: &Question<'_, Next>) -> Tried
     let call = call(service, question, service.config.list_chunk.min(wanted));
     let mut page = page(service, call, &scope.prefix, next).await?;
     if next.is_none() && page.next.is_none() {
-        // All there is: in which order a server tells it is no matter.
+        // The listing is complete, so a server's order doesn't matter.
         page.entries.sort_by(|a, b| a.key.cmp(&b.key));
     }
     match (next, page.entries.first()) {
@@ -152,14 +152,14 @@ pub async fn page(service: &Service, call: Call<'_>, prefix: &[u8], next: Option
     }
 }
 
-/// What a listing is refused with that isn't one.
+/// Message for an answer that isn't a listing.
 const UNREADABLE: &str = "the listing can't be read";
 const CUT: &str = "the listing is truncated and doesn't say where it continues";
 
-/// Reads a page of a listing, version 1 or 2. A page that doesn't say whether it is the last proves nothing, nor does one that
+/// Parses a page of a listing, version 1 or 2. A page that doesn't say whether it is the last proves nothing, nor does one that
 /// contradicts itself.
 ///
-/// Errors: what is wrong with it.
+/// Errors: the problem with it.
 fn parse(body: &[u8], etag_is_md5: bool, v1: bool) -> Result<Page, String> {
     let mut found = Parsed::default();
     xml::walk(body, |step| found.step(step, etag_is_md5)).ok_or(UNREADABLE)?;
@@ -184,7 +184,7 @@ struct Parsed {
     bad: bool,
 }
 
-/// One key, as far as it was told.
+/// One key, as far as it was listed.
 struct Told {
     entry: Entry,
     key: bool,
@@ -271,7 +271,7 @@ impl Parsed {
                 (entry.kind, entry.hashes) = (Kind::Dir, Default::default());
             }
         }
-        // With a delimiter a marker `d/` and what is below it are one common prefix, so the two never meet.
+        // With a delimiter a marker `d/` and the keys below it are one common prefix, so the two never meet.
         let mut entries = self.keys;
         if !self.prefixes.is_empty() {
             // The delimiter may be encoded too: what ends a prefix shows only when it is decoded.

@@ -4,7 +4,7 @@ use super::{body, options::Config};
 use haul_core::{Algo, Entry, Error, ErrorKind, Hashes, Key, Kind, Meta, Mtime, Result, Version};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Metadata with headers of its own: our name, the header's.
+/// Metadata that has headers of its own: our name, the header's.
 const SYSTEM: [(&str, &str); 6] = [
     ("cache-control", "cache-control"),
     ("content-disposition", "content-disposition"),
@@ -30,7 +30,7 @@ const USER: &str = "x-amz-meta-";
 const MTIME: &str = "x-amz-meta-mtime";
 const MD5SUM: &str = "x-amz-meta-md5chksum";
 
-/// What is kept with a key.
+/// Facts stored with a key.
 pub struct Kept<'a> {
     pub mtime: Option<Mtime>,
     pub meta: Option<&'a Meta>,

@@ -1,5 +1,5 @@
-//! What the answer to a write proves. No answer is not a yes: without a receipt nothing counts as stored, whatever the
-//! status says, and where a checksum was sent the server must confirm it.
+//! Proof that a write succeeded, from its answer. A missing answer proves nothing: without a receipt nothing counts as stored, whatever
+//! the status says, and where a checksum was sent the server must confirm it.
 
 use super::{
     address::Place,
@@ -28,10 +28,10 @@ pub struct Proved {
     pub hashes: Hashes,
 }
 
-/// What the answer to a whole key or a part proves. `ours` went along as headers; `key` is given where a HEAD can ask for
-/// what the answer doesn't say.
+/// Proof from the answer to a whole object or a part. `ours` was sent as headers; with `key`, a HEAD may ask for
+/// facts that the answer leaves out.
 ///
-/// Errors: `Corrupt` when it says something else than what was sent, `Io` without a receipt, `Unsupported` when nothing
+/// Errors: `Corrupt` when it contradicts the bytes sent, `Io` without a receipt, `Unsupported` when nothing
 /// confirms the checksum.
 pub async fn of_body(
     service: &Service,
@@ -67,8 +67,8 @@ pub async fn of_body(
     Err(unconfirmed())
 }
 
-/// What the answer to a part proves that was sent with a checksum after it, or none; `ours` are the hashes that it had as it passed.
-/// Gives the receipt.
+/// Proof from the answer to a part that was sent with a trailing checksum, or none; `ours` are the hashes computed as it passed.
+/// Returns the receipt.
 ///
 /// Errors: as [`of_body`].
 pub fn of_relay(service: &Service, answer: &HeaderMap, ours: &Hashes, size: u64) -> Tried<String> {
@@ -86,7 +86,7 @@ fn receipt(answer: &HeaderMap) -> Tried<String> {
     })
 }
 
-/// The server took what was sent but says nothing of its checksum.
+/// The server accepted the bytes but doesn't return their checksum.
 pub fn unconfirmed() -> Box<Fault> {
     let message = "the server does not confirm the checksum of what was sent: set provider = Other";
     Fault::new(ErrorKind::Unsupported, Retry::Never, message)
@@ -102,7 +102,7 @@ fn same(theirs: &Hashes, ours: &Hashes, size: u64) -> Tried<()> {
     }
 }
 
-/// What a document says that tells of something done.
+/// Contents of a success document.
 #[derive(Debug, Default, PartialEq)]
 pub struct Done {
     pub etag: Option<String>,

@@ -1,4 +1,4 @@
-//! What S3 look-alikes do differently, as data. Code asks for a quirk, never for a provider's name.
+//! Differences of S3-compatible services, as data. Code asks for a quirk, never for a provider's name.
 
 /// The quirks of one provider.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ const OTHER: Provider = Provider {
     lists_by_directory: false,
 };
 
-/// Every provider with quirks of its own; the last stands for all others.
+/// Every provider that has quirks; the last stands for all others.
 pub const PROVIDERS: &[Provider] = &[
     Provider {
         name: "AWS",
@@ -138,8 +138,8 @@ pub const PROVIDERS: &[Provider] = &[
     OTHER,
 ];
 
-/// How servers that list directory by directory call themselves in `Server`: who chose another provider for one gets no listing that
-/// leaves keys out.
+/// `Server` header of servers that list directory by directory: their listings follow that order even with another provider chosen,
+/// so that no keys are left out.
 const BY_DIRECTORY: &str = "SeaweedFS";
 
 /// Whether a server that calls itself so lists directory by directory.

@@ -39,7 +39,7 @@ pub async fn head(service: &Service, key: &Key, place: &Place, want: Option<&Ver
     Ok(headers)
 }
 
-/// Some servers don't know `If-Match`; one that names no version at all is no server of keys.
+/// Some servers don't know `If-Match`; one that sends no version at all isn't an S3 server.
 fn same_version(headers: &HeaderMap, want: Option<&Version>, op: &'static str, key: &Key) -> Result<()> {
     let Some(now) = meta::etag(headers).map(meta::version) else {
         let message = "the answer names no version (an ETag): is the endpoint an S3 server?";
@@ -76,9 +76,9 @@ async fn ask<'a>(service: &Service, call: impl Fn() -> Call<'a>, want: Option<&V
     }
 }
 
-/// The size that headers tell.
+/// The size in the headers.
 ///
-/// Errors: `Io` when they tell none.
+/// Errors: `Io` when there is none.
 pub fn size(headers: &HeaderMap, key: &Key) -> Result<u64> {
     let length = headers.get(http::header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
     length.and_then(|t| t.parse().ok()).ok_or_else(|| Fault::broken("the server did not tell the size").at("stat", key))
@@ -135,7 +135,7 @@ pub async fn read(service: &Service, key: &Key, want: Option<&Version>, range: O
     read_at(service, key, &service.place(key)?, want, range).await
 }
 
-/// The same of what is at a place.
+/// As [`read`], for an object at a place.
 pub async fn read_at(
     service: &Service,
     key: &Key,

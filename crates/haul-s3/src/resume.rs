@@ -33,7 +33,7 @@ pub async fn resume(
     Ok((Box::new(upload), parts))
 }
 
-/// True when the service has the part: the receipt that we were given names the same bytes. Not every service repeats
+/// True when the service has the part: its receipt names the same bytes as ours. Not every service repeats
 /// the checksum in its list.
 pub fn same(ours: &Part, theirs: &Part) -> bool {
     let (ours_tag, theirs_tag) = (ours.tag.split(|b| *b == b' '), theirs.tag.split(|b| *b == b' '));
@@ -54,9 +54,9 @@ fn of_key(service: &Service, key: &Key, token: &[u8]) -> Result<Token> {
     found.ok_or_else(|| Error::new(ErrorKind::Invalid, "resume", "this isn't the token of a write to it").with_key(key))
 }
 
-/// The parts that an unfinished upload has, in order.
+/// The parts of an unfinished multipart upload, in order.
 ///
-/// Errors: `NotFound` when the upload is gone; `Corrupt` when the server answers and can't tell them.
+/// Errors: `NotFound` when the upload no longer exists; `Corrupt` when the server's answer can't be read.
 pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
     let Some(Token { place, id, .. }) = Token::read(token) else { return Ok(Vec::new()) };
     let (mut parts, mut marker) = (Vec::new(), 0);
@@ -79,9 +79,9 @@ pub async fn parts(service: &Service, token: &[u8]) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// A server that is well and can't tell what it has of one upload won't be able to tomorrow (S3Proxy answers 500 for ever once a
-/// part was cut off): such an answer is as good as a damaged upload. One that comes from a gateway, asks for patience or is none at
-/// all says nothing of the upload.
+/// A healthy server that can't list an upload's parts won't be able to tomorrow (S3Proxy answers 500 for ever once a
+/// part was cut off): such an answer counts as a damaged upload. One from a gateway, one that asks for patience, or none at
+/// all, says nothing about the upload.
 fn untold(mut fault: Box<Fault>) -> Box<Fault> {
     let gateway = matches!(fault.status, 502 | 504);
     if fault.kind == ErrorKind::Io && fault.status >= 500 && !gateway {
@@ -95,8 +95,8 @@ fn unreadable(why: &str) -> Box<Fault> {
     Fault::new(ErrorKind::Corrupt, Retry::Backoff, message)
 }
 
-/// The parts, and where the next page begins. A server that doesn't say whether there are more has told all that it will: what
-/// isn't in the list is sent again. So is a part whose receipt is not told: see [`same`].
+/// The parts, and where the next page begins. A server that doesn't say whether there are more has listed all that it will:
+/// unlisted parts are sent again. So is a part whose receipt is missing: see [`same`].
 fn parse_parts(body: &[u8]) -> Option<(Vec<Part>, Option<u64>)> {
     let (mut parts, mut next, mut more, mut is_list) = (Vec::new(), None, false, false);
     let (mut number, mut size, mut etag, mut crc) = (0u64, None, String::new(), None);

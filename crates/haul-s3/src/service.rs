@@ -62,7 +62,7 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// What of a request the signature covers besides its headers.
+/// Parts of a request that the signature covers besides its headers.
 struct Unsigned<'a> {
     path: &'a str,
     query: &'a str,
@@ -229,9 +229,9 @@ impl Service {
         Err(fault)
     }
 
-    /// Why a question without a body was refused. An answer to HEAD has none, so that a wrong region and wrong keys look like
-    /// a missing permission; one small listing of the bucket tells them apart. `None` when it isn't one of those: that is
-    /// asked once a bucket.
+    /// Why a request without a body was refused. The answer to a HEAD has no body, so that a wrong region and wrong keys look like
+    /// a missing permission; one small listing of the bucket tells them apart. `None` when it is neither: that is
+    /// asked once per bucket.
     async fn reason(&self, call: &Call<'_>, region: &str) -> Option<Box<Fault>> {
         let bucket = call.bucket?;
         let mut known = self.keys_known.lock().await;
@@ -453,7 +453,7 @@ impl Service {
         }
         match self.ask_for_nothing(call).await {
             Err(fault) if fault.code == "BucketAlreadyOwnedByYou" => Ok(()),
-            // Some servers don't tell ours from others'.
+            // Some servers don't tell our buckets from others'.
             Err(fault) if fault.kind == ErrorKind::Exists && self.bucket_answers(bucket).await => Ok(()),
             other => other,
         }

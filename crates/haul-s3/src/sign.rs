@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 /// Stands for a body's hash that isn't part of the signature.
 pub const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-/// The same for a body in chunks that ends in its checksum.
+/// As [`UNSIGNED`], for a chunked body that ends in its checksum.
 pub const UNSIGNED_WITH_TRAILER: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 /// SHA-256 of nothing.
 pub const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -46,7 +46,7 @@ impl std::fmt::Debug for DayKey {
     }
 }
 
-/// What is signed, already encoded.
+/// The signed parts of a request, already encoded.
 pub struct Signed<'a> {
     pub method: &'a str,
     pub path: &'a str,

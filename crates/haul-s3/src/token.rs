@@ -1,4 +1,4 @@
-//! What finds an upload in parts again, in a later run.
+//! Tokens that find a multipart upload again in a later run.
 
 use super::{address::Place, meta, service::Service};
 use haul_core::{Algo, Hasher, Result};
@@ -30,12 +30,13 @@ impl Token {
     }
 }
 
-/// A digest of all that goes with the request that begins an upload in parts and can't be changed later: times, metadata,
-/// storage class, encryption, and whether its parts come with checksums. An upload that was begun with something else is not the one that is wanted.
+/// A digest of everything in the request that begins a multipart upload and can't be changed later: times, metadata,
+/// storage class, encryption, and whether its parts come with checksums. An upload begun with other values can't
+/// be used.
 pub fn begun_with(service: &Service, place: &Place, kept: &meta::Kept<'_>, checksums: bool) -> Result<String> {
     let headers = meta::to_headers(&service.config, &place.object, kept)?;
-    // Of an encryption key its MD5, in a header of its own, is enough. A lock's time may be told as one from now on: it is
-    // another in each run.
+    // For an encryption key its MD5, sent in a separate header, is enough. A lock's time may be relative to now: it
+    // differs in each run.
     let mut lines: Vec<Vec<u8>> = headers
         .iter()
         .filter(|(name, _)| !name.as_str().ends_with("-customer-key") && !name.as_str().ends_with("-retain-until-date"))

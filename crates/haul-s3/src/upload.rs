@@ -1,4 +1,4 @@
-//! Writing: one PUT for what is small, else an upload in parts. Every answer is compared with what was sent.
+//! Writing: one PUT for a small file, else a multipart upload. Every answer is compared with the bytes sent.
 
 use super::{
     address::Place,
@@ -58,7 +58,7 @@ impl S3Upload {
         Ok(S3Upload::with(service, key, place, spec, OnceCell::new()))
     }
 
-    /// A write that goes on as the upload in parts `id`.
+    /// A write that resumes as multipart upload `id`.
     pub fn go_on(service: Arc<Service>, key: &Key, place: Place, id: String, spec: WriteSpec) -> S3Upload {
         S3Upload::with(service, key, place, spec, OnceCell::new_with(Some(id)))
     }
@@ -79,8 +79,8 @@ impl S3Upload {
     async fn send_part(&self, index: u64, payload: Payload) -> Result<Part> {
         let size = payload.len();
         if index == 0 && payload.relay().is_none() && self.id.get().is_none() && self.may_hold(size) {
-            // Hashed now, while whoever reads the source still looks whether it stays the same: what a file holds by the time it is
-            // sent must be that.
+            // Hashed now, while the reader of the source still checks that it doesn't change: the file must have the same content when it
+            // is sent.
             let hashes =
                 checksums(&self.service, &payload, &self.spec.hashes).await.map_err(|e| e.with_key(&self.key))?;
             *self.held.lock().unwrap_or_else(|e| e.into_inner()) = Some(payload.with_hashes(hashes));
@@ -193,7 +193,7 @@ impl S3Upload {
         let receipts =
             receipts(parts).map_err(|message| Error::new(ErrorKind::Corrupt, "write", message).with_key(&self.key))?;
         let stored = complete(&self.service, &self.key, &self.place, id, &receipts, &spec, true).await?;
-        // Metadata goes with the request that begins an upload; what was learnt since needs a copy onto itself.
+        // Metadata is sent with the request that begins an upload; later facts need a copy onto itself.
         if spec.mtime != self.spec.mtime || spec.meta != self.spec.meta {
             return super::copy::touch(&self.service, &self.key, spec.mtime, spec.meta.as_deref(), Some(stored)).await;
         }
@@ -250,7 +250,7 @@ fn late_spec(mut spec: WriteSpec, late: Late) -> WriteSpec {
     spec
 }
 
-/// What an upload in parts keeps with it, as far as that is known when it begins.
+/// Facts stored with a multipart upload, as far as they are known when it begins.
 pub fn kept<'a>(service: &Service, spec: &'a WriteSpec) -> meta::Kept<'a> {
     let md5 = spec.hashes.get(Algo::Md5).filter(|_| !service.config.disable_checksum);
     meta::Kept { mtime: spec.mtime, meta: spec.meta.as_deref(), md5 }
@@ -262,7 +262,7 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     let kept = meta::Kept { md5: None, ..kept(service, spec) };
     let mut headers = meta::to_headers(&service.config, &place.object, &kept)?;
     condition(service, key, place, &spec.replace, &mut headers).await?;
-    // What the source says of the content is better than what we would compute of what reached us.
+    // The source's own hashes are better than any computed from the bytes that reached us.
     let ours = checksums(service, &payload, &spec.hashes).await.map_err(|e| e.with_key(key))?;
     checksum_headers(&ours, &mut headers);
     let call = || Call::object("PutObject", Method::PUT, place).headers(headers.clone()).content(payload.clone(), true);
@@ -281,8 +281,8 @@ pub async fn put(service: &Service, key: &Key, place: &Place, spec: &WriteSpec, 
     Ok(Stored { version: Some(meta::version(&proved.etag)), size, hashes: proved.hashes, ..Stored::default() })
 }
 
-/// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway. Of what else is known of the
-/// payload nothing goes along: a server refuses a checksum that wasn't announced.
+/// Checksums to send with a body: the provider's kind, and MD5 where it is known anyway. Other known hashes of the
+/// payload aren't sent: a server refuses a checksum that wasn't announced.
 async fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Result<Hashes> {
     let algo = match service.config.provider.checksum {
         Checksum::Crc64Nvme => Algo::Crc64Nvme,
@@ -291,7 +291,7 @@ async fn checksums(service: &Service, payload: &Payload, known: &Hashes) -> Resu
     let mut all = known.clone();
     all.merge(payload.hashes());
     if all.get(algo).is_none() {
-        // While there is no place for the upload its hash may wait too.
+        // While there is no upload slot, the hash may wait too.
         let lane = service.lanes.lane(Direction::Up);
         all.merge(&payload.hash_at(&[algo], &|| lane.is_full()).await?);
     }
@@ -363,13 +363,13 @@ fn refused(fault: Fault, replace: &Replace, op: &'static str, key: &Key) -> Erro
 }
 
 /// True when parts carry a CRC that the request that begins the upload announces, and the one that completes it repeats.
-/// What wasn't announced is refused by strict servers, after all parts were sent.
+/// Strict servers refuse an unannounced one, after all parts were sent.
 fn announces(service: &Service, checksums: bool) -> bool {
     checksums && service.config.provider.checksum == Checksum::Crc64Nvme
 }
 
-/// Begins an upload in parts and gives its id. `checksums`: the parts will come with the provider's checksum (those
-/// that the service copies by itself don't).
+/// Begins a multipart upload and returns its id. `checksums`: the parts will be sent with the provider's checksum (server-side
+/// copies of parts aren't).
 pub async fn begin(
     service: &Service,
     key: &Key,
@@ -402,7 +402,7 @@ async fn put_part(service: &Service, place: &Place, id: &str, index: u64, payloa
     let call = part_call(service, place, id, index).headers(headers).content(payload.clone(), true);
     let (answer, _) = service.ask(call).await?;
     let proved = proof::of_body(service, &answer, ours, &payload, None).await?;
-    // A CRC that is known anyway tells at the end whether the parts are the source's content.
+    // A known CRC shows at the end whether the parts are the source's content.
     let crc = proved.hashes.get(Algo::Crc64Nvme).or(payload.hashes().get(Algo::Crc64Nvme));
     Ok(receipt(&proved.etag, crc))
 }
@@ -550,7 +550,7 @@ pub async fn complete(
     Ok(Stored { version: Some(meta::version(&whole.etag)), size, hashes, ..Stored::default() })
 }
 
-/// What the server says of the parts put together.
+/// The server's facts about the completed object.
 struct Whole {
     etag: String,
     crc: Option<Vec<u8>>,
@@ -563,7 +563,7 @@ impl Whole {
         Ok(Whole { etag, crc: done.crc })
     }
 
-    /// True when it is proved that the parts were put together as they are: by the ETag made of theirs, or by the CRC that was
+    /// True when the parts are proved to be assembled as they are: by the ETag made of theirs, or by the CRC
     /// `sent`, in the answer or asked for.
     ///
     /// Errors: `Corrupt` when the CRC differs; `Unsupported` when one was sent and nothing confirms it.
@@ -621,7 +621,7 @@ async fn landed(service: &Service, key: &Key, place: &Place, expected: Option<&s
     same.then(|| expected.to_owned())
 }
 
-/// Gives up an upload in parts; false when it is gone already, perhaps with its bucket.
+/// Aborts a multipart upload; false when it no longer exists, perhaps with its bucket.
 pub async fn abort(service: &Service, place: &Place, id: &str) -> Tried<bool> {
     let call = Call::object("AbortMultipartUpload", Method::DELETE, place).query("uploadId", id);
     match service.ask_for_nothing(call).await {

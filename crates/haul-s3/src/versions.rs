@@ -27,7 +27,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// One version of a key, as a listing tells it.
+/// One version of a key, as listed.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
     /// The bucket's key.
@@ -72,22 +72,22 @@ struct Found {
 }
 
 impl Found {
-    /// True for what is under the key's own name: the version that counts now, or did at the time that is wanted.
+    /// True for a version under the key's own name: the current one, or the one at the requested time.
     fn is_called(&self, key: &Key) -> bool {
         key::name(key.as_bytes()) == key::name(&self.place.object)
     }
 }
 
 impl Versions {
-    /// What `wanted` says of `plain`.
+    /// The view of `plain` that `wanted` selects.
     pub fn new(plain: S3, wanted: Wanted) -> Versions {
         let service = plain.0.clone();
-        // What is copied inside the service is copied by key. A listing here doesn't begin after a key at no cost.
+        // Server-side copies address an object by its key only. A listing here can't begin after a key at no cost.
         let caps = Caps { domain: None, page: None, ..service.caps.clone() };
         Versions { plain, service, wanted, caps, known: Arc::default() }
     }
 
-    /// The version that a name here stands for; `None` for what is not there.
+    /// The version that a name here stands for; `None` for a missing one.
     async fn find(&self, key: &Key) -> Result<Option<Found>> {
         let known = self.known.lock().unwrap_or_else(|e| e.into_inner()).get(key).cloned();
         if known.is_some() {
@@ -129,7 +129,7 @@ impl Versions {
         }
     }
 
-    /// Deletes a version by its name here; what is there now as any key.
+    /// Deletes a version by its name here; a current one like any key.
     async fn delete_one(&self, key: Key, version: Option<Version>) -> Result<()> {
         if let Some(refused) = self.now("delete") {
             return refused.await;
@@ -166,7 +166,7 @@ enum Depth {
     One,
 }
 
-/// What a bucket has of keys with a prefix: versions, and what stands for those further down.
+/// Versions of all keys with a prefix, and the common prefixes further down.
 async fn all(service: &Service, bucket: &str, prefix: &[u8], depth: Depth) -> Tried<(Vec<Told>, Vec<Vec<u8>>)> {
     let (mut told, mut prefixes) = (Vec::new(), Vec::new());
     let mut next: Option<(Vec<u8>, String)> = None;
@@ -313,7 +313,7 @@ fn shown(
 
 /// Which of a key's versions are shown.
 fn chosen(mut of_key: Vec<Told>, wanted: Wanted) -> Vec<Told> {
-    // Servers tell versions and markers apart or together; of equal times the one that counts now comes first.
+    // Servers list versions and markers together or separately; of equal times the latest one comes first.
     of_key.sort_by_key(|told| std::cmp::Reverse((told.latest, told.changed)));
     match wanted.at {
         Some(at) => {
@@ -407,7 +407,7 @@ async fn listing(
     entries.extend(dirs.map(|dir| Entry::dir(Key::new(dir))));
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     entries.dedup_by(|a, b| a.key == b.key);
-    // The directory that is listed has no entry of its own in it.
+    // A listed directory has no entry of its own in the listing.
     entries.retain(|entry| {
         let key = entry.key.as_bytes();
         let itself = key == request.prefix && key.ends_with(b"/");

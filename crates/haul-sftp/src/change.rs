@@ -234,8 +234,8 @@ async fn remove_path(service: &Service, path: &[u8]) -> Result<(), Fault> {
     service.ask("Remove", async |channel| pool::done(channel.ask(&Request::Remove(path))).await).await
 }
 
-/// What was put aside for a file that didn't get its name gets it back; where another has the name by now, it is removed. True for
-/// the first.
+/// Renames a file that was set aside back, if the new file didn't get its name; where another has the name by now, the old one is removed.
+/// True for the first.
 ///
 /// Errors: the server's; then nothing was changed.
 pub async fn put_back(service: &Service, aside: &Key, own: &Key) -> Result<bool> {
@@ -346,7 +346,7 @@ pub async fn delete(service: &Service, key: &Key, want: Option<&Version>) -> Res
     };
     if key.is_dir() || key.is_root() {
         if attrs.is_link() && service.follows() {
-            // What it leads to isn't ours to delete.
+            // The link's target isn't ours to delete.
             return remove(service, &path, key).await;
         }
         return if attrs.is_dir() { remove_dir(service, key, &path).await } else { Ok(()) };
@@ -468,7 +468,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
             if error.kind() != ErrorKind::Denied || item.spec.meta.is_some() {
                 return Err(error);
             }
-            // It has its new name: who hears of a failure would take it for the old one.
+            // It was renamed: reporting a failure would make the caller believe that the old name holds.
             tracing::warn!("{}: renamed, but its time may not be set: {error}", item.to);
         }
         return Ok(stored(&there));

@@ -1,4 +1,4 @@
-//! One SFTP session over a pipe: requests go out as they come, answers find who waits for them in whatever order they come.
+//! One SFTP session over a pipe: requests are sent as they come, and answers in any order reach their waiters.
 
 use crate::wire::{self, Broken, FRAME_MAX, Hello, Reply, Request};
 use bytes::{Bytes, BytesMut};
@@ -31,7 +31,7 @@ const READ_WINDOW: usize = (2 << 20) - (4 << 10);
 /// Content on its way to the server at once, in bytes: a window's worth and as much again, so that there is always some to send.
 const WRITE_WINDOW: usize = 4 << 20;
 
-/// While the server forces bytes to its disk, it may be silent so many times as long. That it still lives is for ssh to find out.
+/// While the server fsyncs, it may be silent this many times as long. ssh finds out whether it is still alive.
 const SLOW: u32 = 20;
 
 /// Frames with less content are put together into one write.
@@ -40,7 +40,7 @@ const SMALL: usize = 16 << 10;
 /// One session.
 #[derive(Debug)]
 pub struct Channel {
-    /// What the server can do beside the protocol.
+    /// Extensions that the server supports.
     pub hello: Hello,
     /// Tells sessions apart.
     pub number: u64,
@@ -48,7 +48,7 @@ pub struct Channel {
     state: Arc<Mutex<State>>,
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
-    /// Bytes that those who use it expect to move.
+    /// Bytes that its users expect to move.
     pub claimed: AtomicU64,
     end: End,
 }
@@ -141,18 +141,18 @@ impl Channel {
         self.send(request, Vec::new(), None, false)
     }
 
-    /// The same of one that may take long, and can't be asked for in parts.
+    /// As [`Channel::ask`], for a request that may take long and can't be split.
     pub fn ask_slow(&self, request: &Request<'_>) -> Answer {
         self.send(request, Vec::new(), None, true)
     }
 
-    /// Sends a request to read, once so many bytes may come.
+    /// Sends a read request, once the window has room for its bytes.
     pub async fn read(&self, handle: &[u8], at: u64, len: u32) -> Answer {
         let window = self.reads.clone().acquire_many_owned(len).await.ok();
         self.send(&Request::Read(handle, at, len), Vec::new(), window, false)
     }
 
-    /// Room for so many bytes to go: before they are at hand, so that what waits isn't in memory.
+    /// Room in the window for sending `len` bytes: taken before they are read, so that waiting bytes aren't in memory.
     pub async fn room(&self, len: u32) -> Option<OwnedSemaphorePermit> {
         self.writes.clone().acquire_many_owned(len).await.ok()
     }
@@ -180,7 +180,7 @@ impl Channel {
         let id = state.next;
         state.next = id.wrapping_add(1);
         state.waiting.insert(id, Waiting { answer, slow, since: Instant::now(), _window: window });
-        // In the order of their numbers. One that has ended tells all who wait.
+        // In the order of their numbers. An ended session answers all waiters.
         let _ = self.send.send(Frame { head: request.frame(id), content });
         Answer(receiver)
     }
@@ -209,7 +209,7 @@ enum Greeting {
 }
 
 async fn greet(pipe: &mut Pipe) -> Greeting {
-    // What can't be written is explained by what can't be read.
+    // A failed write is explained by the failing read.
     let _ = pipe.input.write_all(&wire::init()).await;
     let mut got = Vec::new();
     loop {
@@ -302,7 +302,7 @@ async fn read(
     }
 }
 
-/// Gives an answer to who waits for it. What was opened for somebody who doesn't wait any more is closed again.
+/// Passes an answer to its waiter. A handle opened for a waiter that is gone is closed again.
 fn answer(waiting: Waiting, reply: Result<Reply>, state: &Mutex<State>, send: &mpsc::WeakUnboundedSender<Frame>) {
     let Err(Ok(Reply::Handle(handle))) = waiting.answer.send(reply) else { return };
     if let Some(send) = send.upgrade() {
@@ -341,7 +341,7 @@ async fn frame(
         more(output, buffer, len, idle, state).await?;
         return Ok(buffer.split_to(len).freeze());
     }
-    // Content has memory of its own, so that it holds no other's.
+    // Content gets its own buffer, so that it doesn't keep another's alive.
     let mut whole = BytesMut::with_capacity(len);
     whole.extend_from_slice(&buffer.split_to(buffer.len().min(len)));
     while whole.len() < len {
@@ -382,7 +382,7 @@ async fn receive(
             Err(_) => {}
         }
         let state = lock(state);
-        // What was asked meanwhile may have been asked a moment ago.
+        // Requests sent meanwhile may be a moment old.
         if !state.waiting.values().any(|waiting| waiting.since <= began) {
             continue;
         }

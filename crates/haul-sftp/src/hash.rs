@@ -19,7 +19,7 @@ const OP: &str = "hash";
 /// How long the first of several files waits for company.
 const COMPANY: Duration = Duration::from_millis(5);
 
-/// What stands behind the names of files that a command is told: no path begins so.
+/// Marks the end of the file names passed to a command: no path begins so.
 const NAMES_END: &[u8] = b"haul-names-end";
 
 /// A file that every host has and that is empty.
@@ -49,7 +49,7 @@ pub async fn algos(service: &Service) -> Result<Vec<Algo>> {
     Ok(algos)
 }
 
-/// What computes which hash there, found out once.
+/// The command for each hash on the server, found out once.
 async fn commands(service: &Service) -> Result<&[(Algo, Command)]> {
     let Commands { own, only, none, .. } = &service.commands;
     let found = service.hashers.commands.get_or_try_init(async || {
@@ -202,7 +202,7 @@ fn is_odd(path: &[u8]) -> bool {
     path.iter().any(|byte| matches!(byte, b'\n' | b'\r' | b'\\'))
 }
 
-/// What has a command hash many files, whose names it gets on its standard input: a command line is bounded.
+/// A command that hashes many files, whose names it reads from standard input: a command line is bounded.
 fn for_many(command: &str, paths: &[&[u8]]) -> Vec<u8> {
     let mut text =
         [&b"tr '\\n' '\\000' <<'"[..], NAMES_END, b"' | xargs -0 ", command.as_bytes(), b" 2>/dev/null\n"].concat();
@@ -214,7 +214,7 @@ fn for_many(command: &str, paths: &[&[u8]]) -> Vec<u8> {
     text
 }
 
-/// What has it hash one.
+/// A command that hashes one file.
 fn for_one(command: &Command, path: &[u8]) -> Vec<u8> {
     let (command, how) = match command {
         // Where it reads what has no name it prints none.
@@ -228,15 +228,15 @@ fn digest(algo: Algo, word: &[u8]) -> Option<Vec<u8>> {
     from_hex(std::str::from_utf8(word).ok()?).filter(|digest| digest.len() == algo.size())
 }
 
-/// The hash that an output begins with; so of a name that is told otherwise than it is, behind a backslash.
+/// The hash at the beginning of an output; a leading backslash marks an escaped file name.
 fn first_word(algo: Algo, output: &[u8]) -> Option<Vec<u8>> {
     let output = output.strip_prefix(b"\\").unwrap_or(output);
     digest(algo, output.split(u8::is_ascii_whitespace).next()?)
 }
 
-/// The hashes of an output whose lines are a hash and a name, in the order of the names; `None` for one that isn't told.
+/// The hashes of an output whose lines are a hash and a name, in the order of the names; `None` for a missing one.
 ///
-/// Errors: `Corrupt` for a line that is no hash, or names another file than the next ones: then none of it can be believed.
+/// Errors: `Corrupt` for a line that isn't a hash, or names another file than the next ones: then none of it can be trusted.
 fn answers(algo: Algo, paths: &[&[u8]], output: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
     let mut hashes = vec![None; paths.len()];
     let mut next = 0;

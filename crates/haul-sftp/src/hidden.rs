@@ -11,11 +11,12 @@ use std::{
 
 const MARK: &[u8] = b".haul-";
 const DIGITS: usize = 16;
-/// A dash and who began it, as local disks have it.
+/// A dash and the writer's identity, as on local disks.
 const OWNER: usize = 25;
-/// What file systems take that encrypt names (eCryptfs, as on Synology's shared folders). The final name in a new hidden one is for people.
+/// Name limit of file systems that encrypt names (eCryptfs, as on Synology's shared folders). The final name in a new hidden one is for
+/// people.
 const SHORT_NAME_MAX: usize = 143;
-/// What all others take.
+/// Name limit of all others.
 const NAME_MAX: usize = 255;
 
 /// A new hidden name for `name`: 16 hexadecimal digits, of which eight follow from the others, so that no name of a user's is taken for
@@ -58,7 +59,7 @@ fn of(name: &[u8]) -> u32 {
     name.iter().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// True for hidden names, of a local disk too.
+/// True for hidden names, including those of local disks.
 pub fn is_hidden(name: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(MARK) else { return false };
     let digits = |range: std::ops::Range<usize>| {

@@ -75,7 +75,7 @@ const COMMANDS: [(Algo, &str); 7] = [
     (Algo::Xxh128, "xxh128sum_command"),
 ];
 
-/// What computes hashes there, as far as the user says it.
+/// Hash commands on the server, as far as the user sets them.
 #[derive(Debug, Default)]
 pub struct Commands {
     /// The user's own commands; `None` where there is to be none.
@@ -88,10 +88,10 @@ pub struct Commands {
     pub place: Option<String>,
 }
 
-/// What a remote's options say of SFTP.
+/// SFTP options of a remote.
 #[derive(Debug)]
 pub struct Config {
-    /// What runs there.
+    /// The server program.
     pub remote: Remote,
     /// Bytes of a request at most.
     pub chunk: Option<u32>,
@@ -103,7 +103,7 @@ pub struct Config {
     pub skip_links: bool,
     /// See the option.
     pub copy_is_hardlink: bool,
-    /// What computes hashes there.
+    /// Hash commands.
     pub commands: Commands,
     /// There is no shell for commands.
     pub no_shell: bool,
@@ -146,9 +146,9 @@ pub fn read(request: &OpenRequest) -> Result<Config> {
     })
 }
 
-/// What they say of hashes.
+/// The options about hashes.
 ///
-/// Errors: `Invalid` for a hash that nobody knows.
+/// Errors: `Invalid` for an unknown hash.
 fn commands(request: &OpenRequest, no_shell: bool) -> Result<Commands> {
     let option = |name: &str| Some(value(request, name).trim()).filter(|text| !text.is_empty());
     let own = COMMANDS.iter().filter_map(|(algo, name)| {

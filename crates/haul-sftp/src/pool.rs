@@ -158,21 +158,21 @@ impl Pool {
         self.write_len.load(Ordering::Relaxed)
     }
 
-    /// The server gives no more than so many bytes an answer.
+    /// Notes that the server returns at most `len` bytes per answer.
     pub fn reads_are_shorter(&self, len: u32) {
         self.read_len.fetch_min(len.max(4 << 10), Ordering::Relaxed);
     }
 
-    /// What the server can do; logs in if nobody is.
+    /// The server's extensions; logs in if there is no session yet.
     ///
     /// Errors: as [`Pool::claim`].
     pub async fn hello(self: &Arc<Self>) -> Result<Hello> {
         Ok(self.claim(0).await?.hello.clone())
     }
 
-    /// A session for work that moves so many bytes: the one with the least to do. Begins others where that pays.
+    /// A session for work that moves `bytes` bytes: the one with the least to do. Opens more where that pays.
     ///
-    /// Errors: nobody can log in.
+    /// Errors: login failed.
     pub async fn claim(self: &Arc<Self>, bytes: u64) -> Result<Claim> {
         loop {
             let changed = self.changed.notified();
@@ -295,12 +295,12 @@ enum Pick {
     Wait,
 }
 
-/// What names an open file or directory on a session. Closed when it is dropped, then without a word of how that went.
+/// An open file or directory on a session. Dropping it closes it, and ignores the server's answer.
 #[derive(Debug)]
 pub struct Handle {
     /// The session that knows it.
     pub channel: Arc<Channel>,
-    /// What it is called there.
+    /// The server's handle.
     pub name: bytes::Bytes,
     open: AtomicBool,
 }
@@ -363,7 +363,7 @@ impl Fault {
         }
     }
 
-    /// True when the server said this.
+    /// True for this status code of the server.
     pub fn is(&self, code: u32) -> bool {
         matches!(self, Fault::Status(own, _) if *own == code)
     }

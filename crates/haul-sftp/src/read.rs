@@ -18,10 +18,10 @@ const OP: &str = "read";
 /// Requests of one reading that are under way at once: with fewer than a session's window holds one reading alone is slow.
 const AHEAD: usize = 8;
 
-/// What of a file is asked for before its size is known, in bytes: most small files are whole with that.
+/// Bytes of a file requested before its size is known: enough for the whole of most small files.
 const FIRST: u32 = 64 << 10;
 
-/// Pieces that may wait for who takes them.
+/// Pieces that may wait for the reader.
 const PIECES: usize = 4;
 
 /// See [`haul_store::Store::read`].
@@ -65,7 +65,7 @@ pub async fn read(
     let (send, pieces) = mpsc::channel(PIECES);
     let reading = Reading { service: service.clone(), turn, handle, key: key.clone(), at: range.start, end: range.end };
     let task = haul_store::task::Task::spawn(reading.run(first, send));
-    // The task ends with who takes the pieces.
+    // The task ends when the reader drops the pieces.
     let body = stream::unfold((pieces, task), |(mut pieces, task)| async move {
         pieces.recv().await.map(|piece| (piece, (pieces, task)))
     });
@@ -134,7 +134,7 @@ impl Reading {
     async fn run(mut self, first: Option<(u64, u32, Result<Reply>)>, send: mpsc::Sender<Result<Bytes>>) {
         let result = self.pieces(first, &send).await;
         let Reading { turn, handle, key, .. } = self;
-        // What is read is read, however that goes.
+        // The bytes were read, whatever the close answers.
         drop(handle.close());
         turn.end(&result);
         if let Err(fault) = result {
@@ -189,7 +189,7 @@ impl Reading {
         }
     }
 
-    /// Notes that the server gives no more at once than this, as far as the file goes on behind it.
+    /// Notes that the server returns at most this much at once, unless the file ends there.
     fn short(&self, got: usize, at: u64, asked: u32) {
         let got = got as u64;
         if got > 0 && got < u64::from(asked) && at + got < self.end {

@@ -1,4 +1,4 @@
-//! A POSIX shell there, on a session of its own, where the host has one for us: never assumed, found out by what comes back.
+//! A POSIX shell on the server, on a separate session, where the host allows one: never assumed, but found out from its output.
 
 use crate::pool::Pool;
 use haul_core::{Algo, Error, ErrorKind, Result, Retry, hash::from_hex};
@@ -15,7 +15,7 @@ use tokio::{
 /// The shell, whichever the user's own is: it reads commands as they come.
 const SHELL: &str = "exec sh";
 
-/// What comes before a command's own output at first, behind whatever else a login shell prints, and behind each.
+/// Marks the start of a command's output, after anything that a login shell prints, and its end.
 const MARK: &[u8] = b"haul-is-here";
 
 /// Bytes of an output at most.
@@ -32,7 +32,7 @@ pub struct Shell {
     end: End,
     /// How long it may be silent, apart from what it reads.
     idle: Duration,
-    /// What has come and wasn't asked for yet.
+    /// Bytes received and not consumed yet.
     rest: Vec<u8>,
 }
 
@@ -62,15 +62,15 @@ impl Shell {
         }
     }
 
-    /// What commands print that read so many bytes there. Where it fails the shell is of no more use.
+    /// Output of commands that read `bytes` bytes on the server. After a failure the shell can't be used any more.
     ///
-    /// Errors: the shell has ended, is silent, or prints without an end.
+    /// Errors: the shell has ended, is silent, or its output doesn't end.
     pub async fn ask(&mut self, commands: &[u8], bytes: u64) -> Result<Vec<u8>> {
         let silence = self.idle + Duration::from_secs(bytes / SPEED);
         let text = [commands, b"\necho\necho ", MARK, b"\n"].concat();
         let Shell { to, from, rest, .. } = self;
         let send = async {
-            // What can't be written is told by what doesn't come.
+            // A failed write shows in the missing output.
             let _ = to.write_all(&text).await;
             let _ = to.flush().await;
         };
@@ -90,7 +90,7 @@ impl Shell {
         };
         let received = {
             let mut receive = std::pin::pin!(receive);
-            // Who doesn't read what it is told may say why.
+            // A shell that stops reading may print why.
             tokio::select! {
                 received = &mut receive => received,
                 () = send => receive.await,

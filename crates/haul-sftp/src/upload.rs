@@ -68,11 +68,11 @@ struct Inner {
     service: Arc<Service>,
     key: Key,
     spec: WriteSpec,
-    /// What is written to: the key itself in place.
+    /// The written file: the key itself for a write in place.
     temp: Key,
     /// Where that is.
     path: Vec<u8>,
-    /// It is there; held by who makes it.
+    /// It exists; locked by whoever creates it.
     made: tokio::sync::Mutex<bool>,
     state: Mutex<State>,
     /// Bytes may lie behind the end.
@@ -85,7 +85,7 @@ struct State {
     handles: BTreeMap<u64, Arc<Handle>>,
     /// The file that is there already, when the write began.
     there: Option<Attrs>,
-    /// What is written is whole and has what it was to get: its facts, as the server told them.
+    /// The file is complete and has its attributes: the old and new facts, as the server reports them.
     finished: Option<(Attrs, Attrs)>,
     /// A rename was asked for and nobody knows whether it was made.
     maybe_renamed: bool,
@@ -141,7 +141,7 @@ impl Inner {
         Ok(self.state().handles.entry(channel.number).or_insert(handle).clone())
     }
 
-    /// What is open on a session; where one opening has to do, that one.
+    /// The handle on a session; any session's where a file can only be opened once.
     ///
     /// Errors: that one is lost.
     fn opened(&self, session: u64) -> Result<Option<Arc<Handle>>, Fault> {
@@ -185,7 +185,7 @@ impl Inner {
 
     async fn try_create(&self, turn: &Turn) -> Result<Handle, Fault> {
         let (channel, spec) = (&turn.claim, &self.spec);
-        // What is there gives its permissions on. Asked together with what doesn't depend on it.
+        // The existing file passes its permissions on. Requested together with everything that doesn't depend on it.
         let own = self.service.path(&self.key)?;
         let there = channel.ask(&Request::Lstat(&own));
         if spec.inplace {
@@ -202,7 +202,7 @@ impl Inner {
             {
                 return Err(self.error("changed since it was listed", ErrorKind::Changed).into());
             }
-            // What is there and can't be seen isn't ours to remove when the write fails.
+            // An existing file that we can't see isn't ours to remove when the write fails.
             let new = there.is_err_and(|fault| fault.is(status::NO_SUCH_FILE));
             let exclusive = if spec.replace == haul_core::plan::Replace::Absent { open::EXCLUSIVE } else { 0 };
             let flags = open::WRITE | open::READ | open::CREATE | exclusive;
@@ -217,7 +217,7 @@ impl Inner {
             self.state().created = new;
             return Ok(handle);
         }
-        // What others may not read at the end, they don't read while it comes.
+        // A file that others may not read in the end isn't readable while it arrives either.
         let mode = spec.meta.as_ref().and_then(|meta| u32::from_str_radix(meta.get("mode")?, 8).ok());
         let private = mode.is_some_and(|mode| mode & 0o044 != 0o044);
         let attrs = Attrs { mode: private.then_some(0o600), ..Attrs::default() };
@@ -231,7 +231,7 @@ impl Inner {
         let there = if_told(pool::attrs(there).await)?;
         let closed = |there: &Attrs| there.is_file() && there.mode.is_some_and(|mode| mode & 0o044 != 0o044);
         if !private && mode.is_none() && there.as_ref().is_some_and(closed) {
-            // Made anew, as who has opened it meanwhile could read on in it. Nothing was written yet.
+            // Created anew, as anyone who has opened it meanwhile could continue reading. Nothing was written yet.
             pool::done(handle?.close()).await?;
             pool::done(channel.ask(&Request::Remove(&self.path))).await?;
             let attrs = Attrs { mode: Some(0o600), ..Attrs::default() };
@@ -244,7 +244,7 @@ impl Inner {
         Ok(handle)
     }
 
-    /// What the file is to have, as far as it is known now.
+    /// Attributes of the file, as far as they are known now.
     fn wish(&self, late: &Late) -> Result<Wish> {
         let meta = late.meta.as_deref().or(self.spec.meta.as_deref());
         let mtime = late.mtime.or(self.spec.mtime).filter(|_| self.service.set_times);
@@ -328,7 +328,7 @@ impl Inner {
             answers.push_back(handle.channel.write(&handle.name, at, content, room));
             (at, left) = (at + u64::from(len), left - u64::from(len));
             turn.moved(len.into());
-            // What went wrong is known as early as can be.
+            // Check answers early, to fail early.
             while let Some(answer) = answers.front_mut().and_then(|answer| answer.now_or_never()) {
                 answers.pop_front();
                 pool::is_done(answer?)?;
@@ -385,7 +385,7 @@ impl Inner {
         }
     }
 
-    /// The same where a file is there only once it is closed.
+    /// As [`finish`](Self::finish), where a file exists only once it is closed.
     async fn finish_closed(&self, turn: &Turn, wish: &Wish, size: u64) -> Result<Attrs, Fault> {
         let channel = &turn.claim;
         if let Some(owner) = wish.owner {
@@ -451,11 +451,11 @@ impl Inner {
         Ok(Stored { version: Some(version(&facts)), size, ..Stored::default() })
     }
 
-    /// True where what was written has its hidden name no more, by an error of giving it its own.
+    /// True where an error of the rename shows that the written file no longer has its hidden name.
     async fn is_gone(&self, error: &Error) -> bool {
         match error.kind() {
             ErrorKind::NotFound => true,
-            // What is to be replaced is another, which may be just this.
+            // The file to replace is another one, which may be just this.
             ErrorKind::Changed => {
                 let there = self.service.facts(&self.path, false).await;
                 there.is_err_and(|fault| fault.is(status::NO_SUCH_FILE))
@@ -495,7 +495,7 @@ impl Inner {
                     opened
                 }
             };
-            // What a server on a network's disk couldn't keep it may say as it closes.
+            // A server on a network file system may report lost writes at the close.
             let closing: Vec<_> = handles.iter().map(|handle| handle.close()).collect();
             for closed in closing {
                 pool::done(closed).await?;
@@ -600,8 +600,8 @@ impl Upload for FileWrite {
     }
 }
 
-/// What has a name, if anything; also nothing where the server shows nobody what there is, but takes files (a drop box). Any other failure
-/// tells nothing: what is there may be a file that not everybody may read.
+/// The attributes of a name, if it exists; also `None` where the server shows no files but accepts them (a drop box). Any other failure
+/// proves nothing: the existing file may be one that not everybody may read.
 fn if_told(there: Result<Attrs, Fault>) -> Result<Option<Attrs>, Fault> {
     match there {
         Err(fault) if fault.is(status::NO_SUCH_FILE) || fault.is(status::PERMISSION_DENIED) => Ok(None),
@@ -609,8 +609,8 @@ fn if_told(there: Result<Attrs, Fault>) -> Result<Option<Attrs>, Fault> {
     }
 }
 
-/// See [`haul_store::Resumable::resume`]. Every part is compared, since what a server had in memory is gone after it crashed: by a
-/// command there that hashes it, else by reading it back.
+/// See [`haul_store::Resumable::resume`]. Every part is verified, since a server loses unwritten data when it crashes: by
+/// a hash command there, else by reading it back.
 pub async fn resume(
     service: &Arc<Service>,
     key: &Key,
@@ -628,7 +628,7 @@ pub async fn resume(
     let most = spec.size.filter(|_| !spec.size_may_differ).unwrap_or(u64::MAX);
     let Some(size) = facts.size.filter(|size| facts.is_file() && *size <= most) else { return Err(gone()) };
     if keeps_at_close(service, key, &spec).await.map_err(at(OP, key))? {
-        // What was there would be replaced by what is written now.
+        // Here opening the file would replace the bytes written before.
         change::remove(service, &service.path(&temp)?, key).await?;
         return Err(gone());
     }
@@ -765,7 +765,7 @@ impl Link {
             settled.map_err(|(error, _)| error)
         };
         if let Err(error) = settled.await {
-            // What is left of it is hidden, and `cleanup` finds it.
+            // Any remains are hidden, and `cleanup` finds them.
             let _ = change::remove(&self.service, &temp, &self.key).await;
             return Err(error);
         }

@@ -14,13 +14,13 @@ const FILES: usize = 1000;
 /// Bytes of the files of one command, if they are several: others wait for its end.
 const BYTES: u64 = 256 << 20;
 
-/// With so many bytes that wait another session pays: what a processor hashes in a few tenths of a second.
+/// With this many bytes waiting, another session pays: as much as a processor hashes in a few tenths of a second.
 const BUSY: u64 = 64 << 20;
 
 /// Sessions that hash at once: a host has others to serve, and a connection other sessions.
 const SESSIONS: usize = 4;
 
-/// What hashes a file there.
+/// A hash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Takes names of many files, and prints the hash and the name of each.
@@ -33,7 +33,7 @@ pub enum Command {
 #[derive(Debug, Default)]
 pub struct Hashers {
     waiting: Mutex<Waiting>,
-    /// What computes which hash there, once that was found out.
+    /// The command for each hash, once that was found out.
     pub commands: OnceCell<Vec<(Algo, Command)>>,
 }
 
@@ -57,7 +57,7 @@ pub struct Wanted {
 }
 
 impl Hashers {
-    /// What waits now.
+    /// Locks the queue.
     pub fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@ pub const VERSION: u32 = 3;
 /// Frames are no longer, whatever a length says: data of 256 KiB and what is around it; OpenSSH's own limit.
 pub const FRAME_MAX: usize = 256 << 10;
 
-/// What a file is opened for.
+/// Flags for opening a file.
 pub mod open {
     /// To read.
     pub const READ: u32 = 1;
@@ -25,7 +25,7 @@ pub mod open {
 pub mod status {
     /// It was done.
     pub const OK: u32 = 0;
-    /// There is no more.
+    /// End of file or listing.
     pub const EOF: u32 = 1;
     /// It isn't there.
     pub const NO_SUCH_FILE: u32 = 2;
@@ -78,7 +78,7 @@ impl Attrs {
 pub struct Name {
     /// The name, or a whole path.
     pub name: Bytes,
-    /// What is known of it.
+    /// Its attributes.
     pub attrs: Attrs,
 }
 
@@ -87,7 +87,7 @@ pub struct Name {
 pub enum Reply {
     /// How it went, and in which words.
     Status(u32, String),
-    /// What names an open file.
+    /// Handle of an open file.
     Handle(Bytes),
     /// Content.
     Data(Bytes),
@@ -95,7 +95,7 @@ pub enum Reply {
     Names(Vec<Name>),
     /// Facts.
     Attrs(Attrs),
-    /// What an extension says.
+    /// Reply of an extension.
     Extended(Bytes),
 }
 
@@ -103,7 +103,7 @@ pub enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// What the server tells of itself.
+/// The server's greeting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Names of extensions and what is said of each.
@@ -118,14 +118,14 @@ impl Hello {
 }
 
 impl Hello {
-    /// True for a server that does one request after another, as OpenSSH's does: others may set a time before bytes come that were sent
-    /// before it, and which change it.
+    /// True for a server that handles requests in order, as OpenSSH's does: others may set a time before bytes arrive that were sent
+    /// earlier, and which change it.
     pub fn is_in_order(&self) -> bool {
         self.has("fsync@openssh.com", "1")
     }
 
-    /// True for a server that several sessions on one connection stop for good, whatever the client: ProFTPD's `mod_sftp`, which tells
-    /// which versions it speaks.
+    /// True for a server that several sessions on one connection stop for good, whatever the client: ProFTPD's `mod_sftp`, which
+    /// reports its versions.
     pub fn takes_one_session(&self) -> bool {
         self.extensions.iter().any(|(name, _)| name == "versions")
     }
@@ -236,7 +236,7 @@ fn attrs(rest: &mut Bytes) -> Result<Attrs, Broken> {
     Ok(attrs)
 }
 
-/// What we say first.
+/// The client's greeting.
 pub fn init() -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u32(5);
@@ -254,7 +254,7 @@ pub enum Request<'a> {
     Close(&'a [u8]),
     /// Reads some of it.
     Read(&'a [u8], u64, u32),
-    /// Writes so many bytes, which follow the frame, into it.
+    /// Writes as many bytes as given, which follow the frame.
     Write(&'a [u8], u64, u32),
     /// Facts of a name, not of what it leads to.
     Lstat(&'a [u8]),
@@ -287,7 +287,7 @@ pub enum Request<'a> {
     Extended(&'a str, &'a [&'a [u8]]),
     /// `lsetstat@openssh.com`: changes facts of a name, not of what it leads to.
     Lsetstat(&'a [u8], Attrs),
-    /// `copy-data`: so many bytes (0: all) from one place of an open file to a place of another.
+    /// `copy-data`: this many bytes (0: all) from an offset of an open file to an offset of another.
     CopyData(&'a [u8], u64, u64, &'a [u8], u64),
 }
 

@@ -35,7 +35,7 @@ pub fn deletes(requests: impl IntoIterator<Item = (String, HeaderMap)>) -> Bytes
     text.into()
 }
 
-/// The answers to so many requests, in their order. `None` where not each of them has one: then nothing is known of any.
+/// The answers of a batch of `count` requests, in request order. `None` unless every request has one: then the fate of each is unknown.
 pub fn answers(headers: &HeaderMap, body: &[u8], count: usize) -> Option<Vec<Answer>> {
     let kind = headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
     let boundary = kind.strip_prefix("multipart/mixed")?.split("boundary=").nth(1)?;

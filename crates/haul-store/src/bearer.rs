@@ -15,7 +15,7 @@ pub struct TokenCommand {
 }
 
 impl TokenCommand {
-    /// From what was typed: words apart by space, double quotes around a word with spaces. `None` for nothing.
+    /// Parses a command line: words separated by spaces, double quotes around a word with spaces. `None` when empty.
     pub fn new(typed: &str) -> Option<TokenCommand> {
         let mut words = text::words(typed).into_iter();
         let program = words.next().filter(|program| !program.is_empty())?;

@@ -1,4 +1,4 @@
-//! A stretch of a file, read in blocks for who hashes or looks at it. Blocks the thread: see [`crate::disk`].
+//! Reads a range of a file in blocks, to hash or inspect it. Blocks the thread: see [`crate::disk`].
 
 use haul_core::{Error, ErrorKind, Result, Retry};
 use rustix::io::Errno;
@@ -7,9 +7,9 @@ use std::{ops::Range, os::fd::AsFd};
 /// Bytes read at a time: little enough that they are still in the core's cache when they are hashed.
 const BLOCK: usize = 256 << 10;
 
-/// Gives the bytes of a range to `take`, in order.
+/// Passes the bytes of a range to `take`, in order.
 ///
-/// Errors: those of reading; the one of [`ended_early`].
+/// Errors: a failed read; [`ended_early`] when the file is shorter than the range.
 pub fn read(file: impl AsFd, range: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
     let mut buffer = vec![0; BLOCK.min((range.end - range.start) as usize).max(1)];
     let mut at = range.start;
@@ -28,7 +28,7 @@ pub fn read(file: impl AsFd, range: Range<u64>, mut take: impl FnMut(&[u8])) -> 
     Ok(())
 }
 
-/// What a file has of a range, in memory that nobody fills with zeros before; less than the range where the file ends in it.
+/// The bytes that a file has of a range, read into memory that isn't zeroed first; fewer where the file ends within the range.
 ///
 /// Errors: the system's.
 pub fn held(file: impl AsFd, range: Range<u64>) -> rustix::io::Result<Vec<u8>> {

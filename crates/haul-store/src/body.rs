@@ -18,8 +18,8 @@ use std::{
 /// Frames are no larger, so that a slow link still shows progress.
 const FRAME: usize = 256 << 10;
 
-/// A payload as a request's body. What is in a file is read as it is sent, one block ahead; what is in another store is
-/// sent as it comes.
+/// A payload as a request's body. Bytes in a file are read as they are sent, one block ahead; bytes in another store are
+/// streamed through.
 #[derive(Default)]
 pub struct Pieces {
     payload: Payload,
@@ -29,7 +29,7 @@ pub struct Pieces {
     left: u64,
     /// The block of a file that is being read.
     reading: Option<BoxFuture<'static, Result<Bytes>>>,
-    /// What was read and is held back, and until when.
+    /// Bytes that were read and are held back, and until when.
     held: Bytes,
     waiting: Option<BoxFuture<'static, ()>>,
     progress: Arc<Moves>,
@@ -40,7 +40,7 @@ pub struct Pieces {
 pub struct Moves {
     taken: AtomicU64,
     held: AtomicBool,
-    /// What comes from another store.
+    /// Bytes that come from another store.
     passing: Mutex<Option<BoxStream<'static, Result<Bytes>>>>,
     given_up: AtomicBool,
     /// The connection, which waits for more.
@@ -48,8 +48,8 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// Nobody wants the rest: the connection gets no more of it and ends, and another store is let go of at once. A connection
-    /// whose server answered early would else go on sending for as long as the server lets it.
+    /// Nobody needs the rest: the connection sends no more of it and is closed, and the other store's stream is dropped at once. Without
+    /// this, a connection whose server answered early would keep sending for as long as the server lets it.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
         let passing = self.passing().take();
@@ -86,7 +86,7 @@ impl Pieces {
         self.progress.clone()
     }
 
-    /// The next frame of what is at hand, once it may go.
+    /// The next frame of the bytes at hand, once the pace allows it.
     fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let most = self.payload.piece().unwrap_or(FRAME);
         let next = self.held.len().min(most);
@@ -104,7 +104,7 @@ impl Pieces {
         Poll::Ready(self.held.split_to(next))
     }
 
-    /// The next frame of what is in memory.
+    /// The next frame of bytes in memory.
     fn next_piece(&mut self) -> Option<Bytes> {
         let pieces = self.payload.pieces()?;
         while let Some(piece) = pieces.get(self.piece) {
@@ -123,7 +123,7 @@ impl Pieces {
     fn poll_passing(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         let piece = self.progress.passing().as_mut().map(|passing| passing.poll_next_unpin(cx));
         let Some(piece) = piece else { return self.poll_file(cx) };
-        // The other store has bounds of its own for how long it may say nothing.
+        // The other store bounds its own silences.
         self.progress.held.store(piece.is_pending(), Ordering::Relaxed);
         piece
     }

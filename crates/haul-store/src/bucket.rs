@@ -17,7 +17,7 @@ pub struct Root {
     words: &'static Words,
 }
 
-/// What a service and its things are called in messages.
+/// Names of the service and its containers in messages.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Words {
     /// `S3`
@@ -46,9 +46,9 @@ impl Root {
         Ok(Root { bucket: Some(all.bucket_name(bucket)?), prefix, ..all })
     }
 
-    /// The same, where names are encoded.
+    /// This root with its name encoded, for services where names are.
     ///
-    /// Errors: `Invalid` when its own name can't be.
+    /// Errors: `Invalid` when the root's own name can't be encoded.
     pub fn encoded(self, encoding: Option<Encoding>) -> Result<Root> {
         let prefix = name_of(encoding, &self.prefix).map_err(|why| {
             let name = String::from_utf8_lossy(&self.prefix);
@@ -72,9 +72,9 @@ impl Root {
         }
     }
 
-    /// A key's bucket, and its name in there with the prefix before it. In a root of all buckets the key's first part is the bucket.
+    /// Splits a key into bucket and object name (prefix included). In a root of all buckets the key's first part is the bucket.
     ///
-    /// Errors: `Invalid` when there is no bucket to be had, or the name can't be encoded.
+    /// Errors: `Invalid` when the key names no bucket, or the name can't be encoded.
     pub fn place(&self, key: &Key) -> Result<(String, Vec<u8>)> {
         let (bucket, below) = match &self.bucket {
             Some(bucket) => (bucket.clone(), key.as_bytes()),
@@ -93,7 +93,7 @@ impl Root {
         Error::new(ErrorKind::Invalid, "name", message).with_key(key)
     }
 
-    /// The same of a name that an encoding would have changed into one that it can have.
+    /// Like the refusal of a name, for one that an encoding would have changed into a valid name.
     pub fn refused_as_it_is(&self, key: &Key, why: &str) -> Error {
         match self.encoding {
             Some(_) => self.refused(key, why),

@@ -16,18 +16,18 @@ use std::{
 };
 use tokio::{runtime::Handle, sync::oneshot};
 
-/// What a thread is given to do.
+/// A job for a thread.
 enum Job {
-    /// It may take long, and answers by itself.
+    /// It may take long, and sends its own answer.
     Long(Box<dyn FnOnce() + Send>),
     /// It takes microseconds where the kernel has what it asks for; its answer is given with those of others.
     Short(Box<dyn FnOnce() -> Answer + Send>),
 }
 
-/// Gives the answer of a job to who waits for it.
+/// Delivers a job's answer to its waiter.
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Answers of short jobs that a thread gives at once at most: waking who waits costs more than many a job.
+/// Answers of short jobs that a thread delivers at once at most: waking a waiter costs more than many a job.
 const ANSWERS: usize = 16;
 
 /// And how long it keeps the first of them while more short jobs are waiting.
@@ -40,7 +40,7 @@ pub async fn run<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'st
     bytes().run("run", job).await
 }
 
-/// Runs `job` likewise, from now on: whoever waits for it later finds it done.
+/// Like [`run`], but starts `job` now: a caller that awaits it later finds it done.
 ///
 /// Errors: as [`run`].
 pub fn begin<T: Send + 'static>(
@@ -50,8 +50,8 @@ pub fn begin<T: Send + 'static>(
     async move { pending.await.unwrap_or_else(|_| Err(lost("run"))) }
 }
 
-/// Waits until no job is waiting or running, at most so long: one that nobody waits for any more still has to remove what it
-/// began, which it can't after the process has ended.
+/// Waits until no job is waiting or running, at most `within`: an abandoned job still has to remove its
+/// remains, which it can't after the process has ended.
 pub async fn at_rest(within: Duration) {
     let end = Instant::now() + within;
     while BUSY.load(Ordering::Acquire) > 0 && Instant::now() < end {
@@ -66,7 +66,7 @@ static BUSY: AtomicUsize = AtomicUsize::new(0);
 pub struct Pool {
     name: &'static str,
     jobs: Sender<Job>,
-    /// What its threads take from; `None` where not one could be started, so that every job answers with an error.
+    /// Queue that the threads take jobs from; `None` when no thread could be started, so every job answers with an error.
     queue: Option<Receiver<Job>>,
     threads: Mutex<usize>,
 }
@@ -105,16 +105,16 @@ fn threads() -> usize {
     thread::available_parallelism().map_or(4, |n| (2 * n.get()).clamp(4, MOST))
 }
 
-/// So many jobs at once are asked for, whatever suits; 0 where nobody asks.
+/// Minimum number of jobs at once, as requested; 0 for none.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Lets stores that are opened from now on run at least so many jobs at once: for measuring how many a file system takes.
+/// Lets stores opened from now on run at least `at_once` jobs at once: for measuring how many a file system takes.
 pub fn widen(at_once: usize) {
     ASKED.fetch_max(at_once, Ordering::AcqRel);
 }
 
-/// How many jobs run at once on a disk of this machine, or (`far`) on a file system that asks a server, where a thread does hardly
-/// more than wait for answers; there are so many threads from now on.
+/// How many jobs run at once on a disk of this machine, or (`far`) on a file system that asks a server, where a thread does little
+/// but wait for answers. Grows the thread pools to this size if need be.
 pub fn at_once(far: bool) -> usize {
     let asked = ASKED.load(Ordering::Acquire);
     if !far && asked == 0 {
@@ -156,7 +156,7 @@ impl Pool {
         }
     }
 
-    /// Queues `job`; the answer comes through what is returned. A job whose answer nobody waits for any more is not
+    /// Queues `job`; the answer arrives through the receiver. A job whose receiver was dropped isn't
     /// begun.
     pub fn submit<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (answer, pending) = oneshot::channel();
@@ -166,7 +166,7 @@ impl Pool {
         }
         self.queue(Job::Long(Box::new(move || {
             if !answer.is_closed() {
-                // The asker may have gone meanwhile; then nobody wants the answer.
+                // The caller may have stopped waiting; the answer is dropped then.
                 let _ = answer.send(job());
             }
         })));
@@ -190,7 +190,7 @@ impl Pool {
         pending
     }
 
-    /// Queues a job that answers by itself; false when there is no thread for it.
+    /// Queues a job that sends its own answer; false when there is no thread for it.
     pub fn begin(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.queue(Job::Long(Box::new(job)))
     }
@@ -277,7 +277,7 @@ fn caught<T>(job: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// Tells a running job that nobody waits for it any more, when dropped.
+/// When dropped, informs a running job that nobody waits for it any more.
 #[derive(Default)]
 pub struct Waiting(Arc<AtomicBool>);
 

@@ -1,10 +1,10 @@
-//! Batches at services that are asked for each file by itself: so many requests at once, the answers in order.
+//! Batches for services that take one file per request: a bounded number of requests at once, answers in order.
 
 use crate::{CopyItem, Stored, Watch};
 use futures::{StreamExt, stream};
 use haul_core::{Error, Key, Result, Version};
 
-/// The same error for each of so many.
+/// `count` copies of one error.
 pub fn failed<T>(count: usize, error: &Error) -> Vec<Result<T>> {
     (0..count).map(|_| Err(error.to_report())).collect()
 }

@@ -8,7 +8,7 @@ const A_DAY: i64 = 24 * 60 * 60;
 
 /// A file whose content was just written and is wrong.
 pub trait Wrong {
-    /// The tag of the file as it is now, empty where it has none; `None` when it has another content, or is no more.
+    /// The current tag of the file, empty where it has none; `None` when its content has changed or the file is missing.
     fn tag(&self) -> impl Future<Output = Result<Option<String>>> + Send;
 
     /// The version before it; `None` where it is the first.
@@ -24,10 +24,10 @@ pub trait Wrong {
     fn date(&self, mtime: Mtime) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Takes the content back: a file that is new is removed, and one that was replaced is restored, with another time than `mtime`, which was
-/// sent with the wrong content. What others have written since stays, and nothing goes for good.
+/// Undoes a write of wrong content: a new file is removed, a replaced one is restored, with a time other than `mtime`, which was sent
+/// with the wrong content. Later writes by others are kept, and nothing is deleted for good.
 ///
-/// Errors: those of the service; the file has another time all the same if that could be set.
+/// Errors: the service's; the file still gets the other time if that could be set.
 pub async fn take_back(wrong: &impl Wrong, mtime: Option<Mtime>) -> Result<()> {
     let Some(tag) = wrong.tag().await? else { return Ok(()) };
     let restored = match wrong.before().await {

@@ -1,6 +1,6 @@
-//! Hashes of bytes that come piece by piece, on disk threads. MD5s of several streams (files that are transferred at once, parts
-//! of one) are computed side by side on one thread, which takes in whatever waits at the moment. One alone is hashed at once,
-//! unless who asks says that there is time ([`Leisure`]).
+//! Hashes of bytes that arrive piece by piece, computed on disk threads. MD5s of several streams (concurrent files, parts of one file) are
+//! computed side by side on one thread, which takes whatever is waiting at the moment. A single stream is hashed at once, unless
+//! the caller says that there is time ([`Leisure`]).
 
 use crate::{Payload, disk, payload::on_its_way};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ struct Stream {
     pieces: Arc<[Bytes]>,
     /// The next piece, and where in it.
     next: (usize, usize),
-    /// To who waits for the hasher.
+    /// Returns the hasher to its waiter.
     answer: oneshot::Sender<Hasher>,
 }
 
@@ -47,16 +47,16 @@ const COMPANY: usize = 8;
 /// So long a stream waits for company.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Says whether a hash may wait a little for others, beside which it costs less: whoever wants it has to wait for something else as
-/// well.
+/// Returns whether a hash may wait a little for others, beside which it is cheaper: true while the caller waits for something else
+/// as well.
 pub type Leisure<'a> = &'a (dyn Fn() -> bool + Send + Sync);
 
 /// It is wanted at once.
 pub const NOW: Leisure<'static> = &|| false;
 
-/// Takes the bytes of `payload` into `hasher`. Of a file the next block is read while one is hashed.
+/// Feeds the bytes of `payload` into `hasher`. For a file, the next block is read while one is hashed.
 ///
-/// Errors: those of [`Payload::each`]; `Io` when a thread was lost.
+/// Errors: a failed read of the payload ([`Payload::each`]); `Io` when a thread was lost.
 pub async fn update(mut hasher: Hasher, payload: &Payload, leisure: Leisure<'_>) -> Result<Hasher> {
     if payload.relay().is_some() {
         return Err(on_its_way());
@@ -133,7 +133,7 @@ impl Queue {
     fn begin(&'static self) {
         let more = {
             let mut queue = self.lock();
-            // One thread for as many as it takes side by side: a second would take as much time again for half as many each.
+            // One thread for as many as it hashes side by side: a second would take as much time again for half as many each.
             let cores = thread::available_parallelism().map_or(1, |n| n.get());
             let more = queue.threads < cores && queue.streams.len() > queue.threads * hash::side_by_side();
             queue.threads += usize::from(more);
@@ -165,7 +165,7 @@ impl Queue {
             }
             Hasher::update_each(streams.iter_mut().map(Stream::turn));
             for done in streams.extract_if(.., |stream| stream.next.0 == stream.pieces.len()) {
-                // Who asked may have gone meanwhile.
+                // The caller may have stopped waiting.
                 let _ = done.answer.send(done.hasher);
             }
             streams.retain(|stream| !stream.answer.is_closed());
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// In a queue of its own: in the process's, other tests would be the company.
+    /// A queue of its own: in the process's queue, other tests would be the company.
     #[tokio::test]
     async fn who_has_time_waits_for_company_and_not_for_ever() {
         static OWN: Queue = Queue::new();

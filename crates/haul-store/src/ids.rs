@@ -1,7 +1,7 @@
-//! Stores whose services know things by ids: where their roots are, and ids of directories by their keys.
+//! Roots and directory ids of services that address everything by id.
 //!
-//! The ids ask nobody: whoever asks the service holds the directory's place meanwhile, so that others who want the same directory wait
-//! for that answer. Bounded: what was used longest ago is forgotten first.
+//! Nothing here asks the service: the caller holds the directory's place while it asks, so that others who want the same directory wait
+//! for that answer. Bounded: the least recently used id is forgotten first.
 
 use haul_core::Key;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
@@ -15,7 +15,7 @@ use tokio::sync::OwnedMutexGuard;
 /// Directories that are kept at most, in bytes some 100 MB with names of usual length.
 const MOST: usize = 500_000;
 
-/// What a name in a [`Root`]'s bytes may not hold.
+/// Bytes that are escaped in a name within a [`Root`].
 const APART: AsciiSet = CONTROLS.add(b'/').add(b'%');
 
 /// Where a store begins: a directory's id, and the way from there.
@@ -28,7 +28,8 @@ pub struct Root {
 }
 
 impl Root {
-    /// As bytes that [`Root::parse`] reads: a path, so that of a root in another's begins with it ([`Domain::place`](crate::Domain::place)).
+    /// As bytes that [`Root::parse`] reads: a path, so that of a root in another's begins with it
+    /// ([`Domain::place`](crate::Domain::place)).
     pub fn to_bytes(&self) -> Vec<u8> {
         let all = std::iter::once(&self.base).chain(&self.names);
         let all: Vec<String> = all.map(|name| utf8_percent_encode(name, &APART).to_string()).collect();
@@ -53,7 +54,7 @@ impl Root {
     }
 }
 
-/// Where a directory's id is kept. What is known can be read at any time; only who asks the service keeps others from asking too.
+/// Holds a directory's id. A known id can be read at any time; only a caller that asks the service keeps others from asking too.
 #[derive(Debug, Default)]
 struct Slot {
     id: Mutex<Option<String>>,
@@ -66,7 +67,7 @@ impl Slot {
     }
 }
 
-/// The place of a directory's id: empty while it isn't known. Others who want it wait until this is dropped.
+/// The place of a directory's id: empty while unknown. Others who want the id wait until this is dropped.
 #[derive(Debug)]
 pub struct Place {
     slot: Arc<Slot>,
@@ -93,7 +94,7 @@ pub struct Ids {
     known: Mutex<Known>,
 }
 
-/// Two generations: once the younger is full it becomes the older, and what the older still held goes. What is used moves to the
+/// Two generations: when the younger is full it becomes the older, and the old one is dropped. Ids that are used move to the
 /// younger.
 #[derive(Debug, Default)]
 struct Known {
@@ -108,7 +109,7 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// Keeps at most so many.
+    /// Keeps at most `most` ids.
     pub fn bounded(most: usize) -> Ids {
         Ids { most: most.max(2), known: Mutex::default() }
     }
@@ -223,7 +224,7 @@ mod tests {
             let ids = ids.clone();
             async move { ids.place(&key("d/")).await.id() }
         });
-        // What is seen meanwhile changes nothing, and nobody is held up by it; nor does what holds for others.
+        // Looking at a place meanwhile changes nothing and blocks nobody; nor does an entry added for others.
         ids.put(&key("d/"), "seen");
         assert!(ids.place(&key("e/")).await.id().is_none());
         first.keep("7".into());
@@ -236,7 +237,7 @@ mod tests {
         ids.forget(&key("d/"));
         asking.keep("old".into());
         assert!(ids.get(&key("d/")).is_none() && ids.place(&key("d/")).await.id().is_none());
-        // What is known stays known to others while one looks at its place.
+        // A known id stays known to others while one looks at its place.
         ids.put(&key("d/"), "9");
         let _looking = ids.place(&key("d/")).await;
         assert_eq!(ids.get(&key("d/")).as_deref(), Some("9"));

@@ -1,5 +1,5 @@
-//! Writes to services whose upload sessions take bytes in order only (Drive, OneDrive). Parts may come at any time; each waits for its
-//! turn. The engine begins parts in order, so whoever is waited for is under way.
+//! Writes to services whose upload sessions take bytes in order only (Drive, OneDrive). Parts may arrive at any time; each waits for its
+//! turn. The engine begins parts in order, so the part that others wait for is under way.
 
 use crate::{Part, Payload, Sent};
 use futures::future::BoxFuture;
@@ -14,9 +14,9 @@ pub trait Session: Send + Sync + 'static {
     /// Errors: nothing is known then of what it has.
     fn append(&self, offset: u64, payload: Payload, last: bool) -> BoxFuture<'_, Result<u64>>;
 
-    /// How many bytes of the whole it has.
+    /// Bytes of the whole that the session has received.
     ///
-    /// Errors: `NotFound` when the session is gone.
+    /// Errors: `NotFound` when the session is missing or expired.
     fn has(&self) -> BoxFuture<'_, Result<u64>>;
 }
 
@@ -35,7 +35,7 @@ pub struct InOrder<S> {
 
 #[derive(Debug)]
 struct State {
-    /// What the session has.
+    /// Bytes that the session has.
     has: u64,
     /// That is certain.
     sure: bool,
@@ -44,9 +44,9 @@ struct State {
 }
 
 impl<S: Session> InOrder<S> {
-    /// A write of `size` bytes (`None`: unknown) of which the session has the first `has`. With a `granule` the service is sent multiples
-    /// of it, whatever the parts are, and the last bytes, at most so many, are sent by [`InOrder::finish`] alone: for services that show
-    /// a file as soon as they have all of it.
+    /// A write of `size` bytes (`None`: unknown) of which the session has the first `has`. With a `granule`, the service is sent multiples
+    /// of it whatever the part sizes are, and the last bytes, at most one granule, are sent by [`InOrder::finish`] alone: for services that
+    /// show a file as soon as they have all of it.
     pub fn new(session: S, size: Option<u64>, has: u64, granule: u64) -> InOrder<S> {
         let state = Mutex::new(State { has, sure: true, kept: Payload::default() });
         InOrder { session, size, granule, state, turn: watch::Sender::new(has) }
@@ -68,7 +68,7 @@ impl<S: Session> InOrder<S> {
         if *self.turn.borrow() >= end && size > 0 {
             return Ok(part);
         }
-        // All that isn't there yet, as one; of bytes that are made as they are sent only so many are taken that what was kept goes.
+        // All bytes that aren't sent yet, as one; of a payload that isn't in memory, only as many as are needed to flush the kept ones.
         let (from, all) = match state.kept.len() {
             0 => (offset, payload),
             kept => {
@@ -102,7 +102,7 @@ impl<S: Session> InOrder<S> {
             self.send(&mut state, from, all.slice(0..cut), last).await?;
         }
         let rest = all.slice(cut..all.len());
-        // What is kept outlives the memory that it came in.
+        // The kept bytes outlive the memory that they came in.
         state.kept = match keep {
             0 => Payload::default(),
             _ => {
@@ -114,7 +114,7 @@ impl<S: Session> InOrder<S> {
         Ok(part)
     }
 
-    /// Sends what was kept, or says that the whole is `size` bytes when nothing was; again after an error.
+    /// Sends the kept bytes, or reports that the whole is `size` bytes when there are none; may be repeated after an error.
     pub async fn finish(&self, size: u64) -> Result<()> {
         let mut state = self.state.lock().await;
         let kept = state.kept.clone();
@@ -155,7 +155,7 @@ mod tests {
     use futures::{FutureExt, future::join_all};
     use std::sync::Mutex as Plain;
 
-    /// A service that takes a multiple of 4 bytes, shows the whole when it is told that it is, and fails as it is told to.
+    /// A service that takes multiples of 4 bytes, shows the whole when told that it is complete, and fails on demand.
     #[derive(Default)]
     struct Made {
         has: Plain<Vec<u8>>,

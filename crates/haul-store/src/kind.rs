@@ -1,4 +1,4 @@
-//! What a kind of store tells of itself: its options as data, and how to open one. `haul-remotes` lists the kinds that exist.
+//! Description of a kind of store: its options as data, and how to open one. `haul-remotes` lists the kinds that exist.
 
 use crate::{Meters, Net, Store};
 use futures::future::BoxFuture;
@@ -31,7 +31,7 @@ pub struct StoreKind {
 pub struct OptionSpec {
     /// Name in a config section: `access_key_id`.
     pub name: &'static str,
-    /// What it does, one or more sentences.
+    /// Its function, in one or more sentences.
     pub help: &'static str,
     /// Value when unset, as it would be typed.
     pub default: &'static str,
@@ -76,7 +76,7 @@ pub const fn joined<const ALL: usize>(first: &[OptionSpec], then: &[OptionSpec])
     all
 }
 
-/// What a store needs to be opened. The default is that of a store by itself, outside of any session.
+/// Input for opening a store. The default is for a store on its own, outside of any session.
 #[derive(Clone, Default)]
 pub struct OpenRequest {
     /// Name of the remote, for the locator: `minio`; empty for a plain local path.
@@ -85,7 +85,7 @@ pub struct OpenRequest {
     pub path: Vec<u8>,
     /// Options by name; unset ones are absent.
     pub options: BTreeMap<String, String>,
-    /// What all network stores share.
+    /// Network settings that all network stores share.
     pub net: Net,
     /// Counts requests.
     pub meters: Arc<Meters>,
@@ -97,13 +97,13 @@ pub struct OpenRequest {
     pub wrapped: BTreeMap<String, Arc<dyn Store>>,
     /// Where options are kept that change by themselves, such as tokens; `None` for what no config file describes.
     pub section: Option<Arc<dyn Section>>,
-    /// What the stores of a session have in common.
+    /// State that the stores of a session share.
     pub shared: Shared,
     /// Asks a person; `None` where there is nobody to ask.
     pub consent: Option<Consent>,
 }
 
-/// Has a person say yes or no to a question before something is done that nobody asked for. A front end brings it, stores only ask.
+/// Asks a person to confirm an action that nobody requested. A front end supplies it, stores only ask.
 #[derive(Clone)]
 pub struct Consent {
     ask: Arc<Ask>,
@@ -114,18 +114,18 @@ pub struct Consent {
 type Ask = dyn Fn(String) -> BoxFuture<'static, Result<bool>> + Send + Sync;
 
 impl Consent {
-    /// `ask` is given a question in one line, and gives false where nobody can be asked or says neither. It fails where the person
-    /// stops the run instead.
+    /// `ask` gets a question in one line, and returns false where no person can be asked or the answer is neither. It fails where the
+    /// person stops the run instead.
     pub fn new(ask: impl Fn(String) -> BoxFuture<'static, Result<bool>> + Send + Sync + 'static) -> Consent {
         Consent { ask: Arc::new(ask), silent: Arc::default() }
     }
 
-    /// From now on nobody is asked, by this one and by all that were cloned from it.
+    /// Disables questions, for this one and all its clones.
     pub fn silence(&self) {
         self.silent.store(true, Ordering::Relaxed);
     }
 
-    /// True where a person says yes to this question.
+    /// Asks a person; true when the answer is yes.
     ///
     /// Errors: the person stopped the run.
     pub async fn ask(&self, question: String) -> Result<bool> {
@@ -136,14 +136,14 @@ impl Consent {
     }
 }
 
-/// Things that the stores of a session have in common, by name: whoever is logged in, say.
+/// Objects that the stores of a session share, by name: a login, for example.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>>);
 
 impl Shared {
-    /// The thing of this name and type; what `make` gives, if there is none yet.
+    /// The object of this name and type; built by `make` if there is none yet.
     ///
-    /// Errors: those of `make`.
+    /// Errors: `make` failed.
     pub fn get<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
         let mut things = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = things.get(name).and_then(|thing| thing.clone().downcast().ok());
@@ -160,13 +160,13 @@ impl Shared {
 
 /// The section of a config file that describes a remote.
 pub trait Section: fmt::Debug + Send + Sync {
-    /// Reads it anew, and keeps others who would change it waiting until the answer is dropped.
+    /// Reads it anew, and blocks others who would change it until the answer is dropped.
     ///
-    /// Errors: the file can't be read, or nobody else lets go of it.
+    /// Errors: the file can't be read, or stays locked by somebody else.
     fn lock(&self) -> BoxFuture<'_, Result<Box<dyn Locked>>>;
 }
 
-/// A section that nobody else changes.
+/// A section that is locked against other writers.
 pub trait Locked: Send + Sync {
     /// An option's value, as it stands in the file.
     fn get(&self, option: &str) -> Option<String>;
@@ -204,9 +204,9 @@ pub struct LinkRules {
     pub keep: bool,
     /// Those to directories are followed (`--copy-dirlinks`).
     pub follow_dirs: bool,
-    /// Those that may lead out of a tree are followed (`--copy-unsafe-links`); so many directories of it are above the root.
+    /// Symlinks that may lead out of a tree are followed (`--copy-unsafe-links`); the number of the tree's directories above the root.
     pub follow_out: Option<usize>,
-    /// What is done to the targets of those that are kept.
+    /// Change made to the targets of kept symlinks.
     pub munge: Munge,
     /// Those that are left out can be read all the same, by the key that they would have.
     pub tell: bool,
@@ -233,14 +233,14 @@ impl Links {
         matches!(self, Links::Follow | Links::By(LinkRules { follow_out: Some(_), .. }))
     }
 
-    /// What is done to targets.
+    /// Change made to symlink targets.
     pub fn munge(self) -> Munge {
         if let Links::By(rules) = self { rules.munge } else { Munge::default() }
     }
 }
 
 impl StoreKind {
-    /// True for a store that is made on another one. The layers are around that one, and must not be here again.
+    /// True for a store built on another store. The layers are around that other one, and must not be repeated here.
     pub fn wraps(&self) -> bool {
         self.options.iter().any(|option| option.kind == OptionKind::Remote)
     }

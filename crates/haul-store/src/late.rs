@@ -1,6 +1,6 @@
-//! Errors that a file system tells late: NFS, SMB, FUSE and their like take bytes into memory, and send them to where they stay, or
-//! find the quota used up, after that. Dropping a descriptor loses what they would say then; so whoever is about to give a file
-//! its name, or to say that it is whole, asks here first.
+//! Errors that a file system reports late: NFS, SMB, FUSE and their like take bytes into memory, and write them back, or
+//! find the quota used up, afterwards. Dropping a descriptor loses the errors of its close; so a caller that is about to rename a file
+//! to its final name, or to report it as complete, asks here first.
 
 use crate::statx::{Statx, statx};
 use rustix::{
@@ -12,7 +12,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// When a file system tells that bytes are lost which it took.
+/// When a file system reports the loss of bytes that it accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
     /// When they are written, or when the device fails later: nothing is to be asked.
@@ -23,9 +23,9 @@ pub enum Tells {
     Forced,
 }
 
-/// Kinds of file systems (`f_type` of statfs(2)) on which closing tells nothing that writing didn't: they find room for bytes when
-/// they take them, and send them to a device of this machine. All others count as late: those of networks and FUSE are, and being
-/// wrong about one costs two calls a file.
+/// Kinds of file systems (`f_type` of statfs(2)) on which close reports nothing that write didn't: they reserve space for bytes when
+/// they take them, and write them to a device of this machine. All others count as late: network file systems and FUSE are, and a
+/// wrong guess costs two calls a file.
 const AT_ONCE: [FsWord; 13] = [
     0xEF53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -42,18 +42,18 @@ const AT_ONCE: [FsWord; 13] = [
     0x7366_746E, // ntfs3
 ];
 
-/// Those that must be asked by forcing. NFS tells at closing only of what it writes then, not of what failed before, and with a write
-/// delegation doesn't wait for it (Linux 6.12, `nfs_file_flush`, `nfs4_file_flush`); else closing sends all to the server too, so that
-/// forcing costs nothing more. Ceph's client has nothing to say at closing (`ceph_file_fops`); fdatasync waits for the data alone.
+/// File systems that must be fsynced. On close, NFS reports only errors of what it writes then, not earlier ones, and with a write
+/// delegation doesn't wait for it (Linux 6.12, `nfs_file_flush`, `nfs4_file_flush`); otherwise close sends everything to the server too, so
+/// that the fsync costs nothing more. Ceph's client reports nothing on close (`ceph_file_fops`); fdatasync waits for the data alone.
 const FORCED: [FsWord; 2] = [
     0x6969,      // nfs
     0x00C3_6400, // ceph
 ];
 
-/// Asked again so often when a signal came between; each time the bytes go on from where they were.
+/// Tries when a signal interrupts; each continues the write-out where the last one stopped.
 const TRIES: usize = 8;
 
-/// When the file system of what is open tells, by its kind. [`Tells::Closing`] of one that can't be asked.
+/// When the file system of an open file reports errors, by its kind. [`Tells::Closing`] if that can't be found out.
 pub fn tells(on: impl AsFd) -> Tells {
     rustix::fs::fstatfs(on).map_or(Tells::Closing, |st| by_kind(st.f_type))
 }
@@ -66,9 +66,9 @@ fn by_kind(kind: FsWord) -> Tells {
     }
 }
 
-/// Has the file system say whether it holds what was written to an open file, which stays open.
+/// Asks the file system whether it holds the data written to an open file, which stays open.
 ///
-/// Errors: those of writing, told here once; no descriptor left for another.
+/// Errors: write errors, reported here once; no descriptor left for another.
 pub fn ask(file: impl AsFd, tells: Tells) -> Result<()> {
     match tells {
         Tells::AtOnce => Ok(()),
@@ -77,7 +77,7 @@ pub fn ask(file: impl AsFd, tells: Tells) -> Result<()> {
     }
 }
 
-/// What closing this open file would answer. Each descriptor of it that is closed is answered for, so one more is made, and closed.
+/// The error that closing this open file would report. Every close of a descriptor reports, so a duplicate is made and closed.
 fn closing(file: impl AsFd) -> Result<()> {
     for _ in 0..TRIES {
         let twin = rustix::io::fcntl_dupfd_cloexec(&file, 0)?;
@@ -90,7 +90,7 @@ fn closing(file: impl AsFd) -> Result<()> {
     Err(Errno::INTR)
 }
 
-/// When the file system of each mount tells, asked about once: one of a network is asked over the network.
+/// When the file system of each mount reports errors, found out once: for a network file system that is a request.
 #[derive(Debug, Default)]
 pub struct Mounts(Mutex<Vec<(Mount, Tells)>>);
 
@@ -98,9 +98,9 @@ pub struct Mounts(Mutex<Vec<(Mount, Tells)>>);
 type Mount = (u32, u32, u64);
 
 impl Mounts {
-    /// [`tells`] of what is open, also if only as a place.
+    /// [`tells`] for an open file, even one opened with `O_PATH`.
     pub fn tells(&self, on: impl AsFd) -> Tells {
-        // What the kernel knows by itself.
+        // Answered from the kernel's cache.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         match statx(&on, c"", flags, StatxFlags::MNT_ID) {
             Ok(st) => self.tells_of(on, &st),
@@ -108,7 +108,7 @@ impl Mounts {
         }
     }
 
-    /// The same with facts of it that hold [`StatxFlags::MNT_ID`].
+    /// As [`Mounts::tells`], for a caller that has facts of it with [`StatxFlags::MNT_ID`].
     pub fn tells_of(&self, on: impl AsFd, st: &Statx) -> Tells {
         let mount = (st.stx_dev_major, st.stx_dev_minor, st.stx_mnt_id);
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,7 +21,7 @@ pub fn create(dir: impl AsFd, path: &[u8], mode: Mode, probe: impl FnOnce() -> V
         answer => answer.map(Some),
     };
     let Some(file) = open()? else { return Ok(None) };
-    // As root, or from Linux 6.10 on. With a file of its own: one that lost its last name can't get another.
+    // Allowed as root, or from Linux 6.10 on. Tested with a separate file: one that lost its last name can't get another.
     static MAY: OnceLock<bool> = OnceLock::new();
     let may = *MAY.get_or_init(|| {
         let name = [path, b"/", &probe()].concat();

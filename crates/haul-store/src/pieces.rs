@@ -1,4 +1,4 @@
-//! What a file holds in pieces: one thread reads it and hashes the whole, another cuts it. Blocks the thread: see [`crate::disk`].
+//! A file cut into pieces: one thread reads it and hashes the whole, another cuts it. Blocks the thread: see [`crate::disk`].
 
 use crate::blocks;
 use haul_core::{
@@ -41,7 +41,7 @@ pub fn cut(file: &File, range: Range<u64>, mut cutter: Cutter, version: Option<V
     Ok(cutter.finish(version, hashes.get(Algo::Blake3).unwrap_or_default().to_vec()))
 }
 
-/// By two threads; `None` where there is no second one to be had, before anything was cut.
+/// Uses two threads; `None` where no second one can be started, before anything was cut.
 fn side_by_side(file: &File, range: Range<u64>, cutter: &mut Cutter) -> Option<Result<Hashes>> {
     let (full, blocks) = sync_channel::<Vec<u8>>(AHEAD);
     let (empty, empties) = channel::<Vec<u8>>();

@@ -7,7 +7,7 @@ use rustix::{
 };
 use std::os::fd::AsFd;
 
-/// What haul uses of the kernel's `struct statx`, under its names.
+/// The fields of the kernel's `struct statx` that haul uses, under the kernel's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // statx(2) says what they are.
 pub struct Statx {
@@ -39,8 +39,8 @@ pub struct Time {
     pub tv_nsec: u32,
 }
 
-/// Asks about a name in a directory, or with [`AtFlags::EMPTY_PATH`] about what is open. Without statx there is no time of birth and no
-/// number of the mount.
+/// Calls statx on a name in a directory, or with [`AtFlags::EMPTY_PATH`] on an open file. Without statx in the kernel there is no birth
+/// time and no mount ID.
 pub fn statx(dir: impl AsFd, name: impl Arg + Copy, flags: AtFlags, mask: StatxFlags) -> Result<Statx> {
     match rustix::fs::statx(&dir, name, flags, mask) {
         Ok(st) => Ok(st.into()),
@@ -122,7 +122,7 @@ mod tests {
             let flags = AtFlags::SYMLINK_NOFOLLOW;
             let want = statx(CWD, path, flags, StatxFlags::BASIC_STATS).unwrap();
             let got = Statx::from(rustix::fs::statat(CWD, path, flags).unwrap());
-            // What only statx knows.
+            // Known to statx only.
             let want = Statx { stx_btime: got.stx_btime, stx_mask: got.stx_mask, stx_mnt_id: got.stx_mnt_id, ..want };
             assert_eq!(got, want, "{}", path.display());
         }

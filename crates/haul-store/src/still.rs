@@ -1,9 +1,9 @@
-//! Files that were changed just before they are read. A change shows only in a file's times, and these hide two things: a write
-//! takes its time as it begins, and may be under way for long after; and a second write within one tick of the clock may leave the
-//! times as they are. So whoever will trust a file's times to tell that it didn't change under its reading asks here first.
+//! Files that changed just before they are read. A change shows only in a file's timestamps, and those hide two things: a write
+//! sets the timestamp as it begins, and may run for long after; and a second write within one clock tick may leave the
+//! timestamps unchanged. So callers that rely on timestamps to detect a change during a read ask here first.
 //!
-//! What no time tells stays unseen: changes through a mapping whose pages are dirty already, and on network file systems those that
-//! another machine makes.
+//! Changes that no timestamp shows stay unseen: writes through a mapping whose pages are dirty already, and on network file systems writes
+//! by another machine.
 
 use haul_core::Mtime;
 use rustix::fs::SeekFrom;
@@ -33,8 +33,8 @@ pub fn wait(file: impl AsFd, mtime: Mtime, ctime: Mtime) -> bool {
     true
 }
 
-/// True for a file that was changed within the last minute. Until they have written it out, some file systems don't know where it has holes:
-/// OpenZFS up to 2.2.1 took data for them (its issue 15526), as a network file system may that passes on what such a one says.
+/// True for a file that changed within the last minute. Until it is written out, some file systems don't know where its holes are:
+/// OpenZFS up to 2.2.1 reported data as holes (its issue 15526), and so may a network file system on top of one.
 pub fn is_fresh(mtime: Mtime, ctime: Mtime) -> bool {
     jiff::Timestamp::now().as_nanosecond() - mtime.max(ctime).0 < WRITTEN_OUT.as_nanos() as i128
 }

@@ -1,5 +1,5 @@
-//! Work that goes on while nobody looks at it, and ends when nobody waits for it any more. Who has a place in a lane, or waits for
-//! one, must not be a future that may rest unpolled: others may need that place before they come to poll it.
+//! Work that runs without being polled, and ends when nobody waits for it any more. A holder of a lane's slot, or a waiter for
+//! one, must not be a future that may rest unpolled: others may need that slot before they come to poll it.
 
 use futures::FutureExt as _;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// A running task; dropping it ends it. A panic in it goes on in who waits for it.
+/// A running task; dropping it aborts it. A panic in it resumes in the waiter.
 pub struct Task<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Task<T> {
@@ -27,7 +27,7 @@ impl<T> Future for Task<T> {
             Poll::Ready(Ok(done)) => Poll::Ready(done),
             Poll::Ready(Err(error)) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
-                // The runtime is ending, and with it who waits.
+                // The runtime is shutting down, and the waiter with it.
                 Err(_) => Poll::Pending,
             },
             Poll::Pending => Poll::Pending,

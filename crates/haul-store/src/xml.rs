@@ -2,7 +2,7 @@
 
 use quick_xml::{Reader, escape::resolve_predefined_entity, events::Event};
 
-/// What the walk meets.
+/// A step of the walk.
 pub enum Step<'a> {
     /// An element begins.
     Open(&'a str),

@@ -1,4 +1,4 @@
-//! What a server answers to a request that changes something.
+//! Answers to requests that change something.
 
 use crate::{Service, multistatus};
 use haul_net::{Fault, Tried};
@@ -10,7 +10,7 @@ pub async fn done(service: &Service, call: Call) -> Tried<()> {
     told(service, call).await.map(|_| ())
 }
 
-/// The same, with the answer's headers.
+/// As [`done`], with the answer's headers.
 pub async fn told(service: &Service, call: Call) -> Tried<HeaderMap> {
     let reply = service.web.ask(call).await?;
     let (status, headers) = (reply.status.as_u16(), reply.headers.clone());

@@ -1,5 +1,5 @@
-//! Changing what is there: directories, moves, times, deletes. A move onto a directory, or the delete of one by a file's
-//! name, would take the whole directory away; what is there is therefore looked at first.
+//! Changes: directories, moves, times, deletes. A move onto a directory, or a delete of one by a file's
+//! name, would remove the whole directory; the existing entry is therefore looked up first.
 
 use crate::{
     Service,

@@ -69,7 +69,7 @@ pub async fn copy(service: &Service, from: &[u8], item: &CopyItem) -> Result<Sto
         settle(service, &hidden, &item.to, &item.spec.replace).await.map_err(|(error, _)| error)
     };
     if let Err(error) = copied.await {
-        // What is left of it is hidden, and `cleanup` finds it.
+        // Any remains are hidden, and `cleanup` finds them.
         let _ = remove(service, &hidden).await;
         return Err(error);
     }

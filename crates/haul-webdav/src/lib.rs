@@ -102,7 +102,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     }))))
 }
 
-/// What requests need.
+/// State that requests need.
 #[derive(Debug)]
 struct Service {
     web: web::Web,

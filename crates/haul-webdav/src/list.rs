@@ -1,4 +1,4 @@
-//! What a server says of directories and files, by PROPFIND.
+//! The server's facts about directories and files, by PROPFIND.
 
 use crate::{
     Service,
@@ -56,7 +56,7 @@ pub async fn collection(service: &Service, dir: &Key) -> Result<Vec<Found>> {
     read(service, &url, dir, responses)
 }
 
-/// All of the collection at an address that is no directory of the store, with keys below `dir`.
+/// All entries of a collection at a URL that isn't a directory of the store, with keys below `dir`.
 pub async fn inside(service: &Service, url: &Url, dir: &Key) -> Result<Vec<Found>> {
     let responses = find(service, url, FACTS, "1").await.map_err(at("list", dir))?;
     read(service, url, dir, responses)
@@ -99,7 +99,7 @@ fn read(service: &Service, url: &Url, dir: &Key, responses: Vec<Response>) -> Re
             Err(fault) => Found::Failed(key.clone(), fault.at("list", &key)),
         });
     }
-    // What doesn't speak of the directory itself isn't an answer about it.
+    // An answer without the directory itself isn't one about it.
     if told { Ok(found) } else { Err(wrong("the server's listing doesn't name the directory itself".into())) }
 }
 
@@ -112,7 +112,7 @@ fn address(base: &Url, response: &Response) -> Option<Url> {
     Some(plain)
 }
 
-/// Errors: the resource's own status isn't success, or what must be told of it isn't.
+/// Errors: the resource's own status isn't success, or that of a required property isn't.
 fn check(response: &Response) -> Tried<()> {
     let bad = response.status.filter(|status| !(200..300).contains(status));
     if let Some(status) = bad.and_then(|status| http::StatusCode::from_u16(status).ok()) {
@@ -173,7 +173,7 @@ pub async fn stat(service: &Service, key: &Key) -> Result<Entry> {
     }
 }
 
-/// What is called so, a file or a directory.
+/// The entry with this name, a file or a directory.
 pub async fn whatever(service: &Service, key: &Key) -> Result<Entry> {
     let found = at_url(service, &service.web.url(key)?, key).await;
     match found {
@@ -182,8 +182,8 @@ pub async fn whatever(service: &Service, key: &Key) -> Result<Entry> {
     }
 }
 
-/// What is at `key` where the server calls the question wrong: Apache does so of what would be below a file, and of a file that is
-/// asked for as a directory.
+/// The entry at `key` where the server rejects the request: Apache does so for a path below a file, and for a file
+/// requested as a directory.
 async fn misfit(service: &Service, key: &Key, error: Error) -> Result<Entry> {
     let plain = Key::new(key.as_bytes().strip_suffix(b"/").unwrap_or(key.as_bytes()));
     let mut at = plain.clone();
@@ -203,7 +203,7 @@ async fn misfit(service: &Service, key: &Key, error: Error) -> Result<Entry> {
     Err(error)
 }
 
-/// What is at an address, as the entry of `key`.
+/// The resource at a URL, as the entry of `key`.
 pub async fn at_url(service: &Service, url: &Url, key: &Key) -> Result<Entry> {
     let mut found = find(service, url, FACTS, "0").await;
     if found.as_ref().is_err_and(|fault| (300..400).contains(&fault.status)) && !url.path().ends_with('/') {

@@ -10,7 +10,7 @@ use quick_xml::{
     name::{Namespace, ResolveResult},
 };
 
-/// What an answer says of one resource.
+/// An answer's facts about one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// Its address, as it stands there.
@@ -153,7 +153,7 @@ impl Walk {
             "getlastmodified" => props.modified = web::date(text),
             "getetag" => props.etag = web::etag(text),
             "quota-used-bytes" => props.used = text.parse().ok(),
-            // Nextcloud says a negative number where there is no limit.
+            // Nextcloud reports a negative number where there is no limit.
             "quota-available-bytes" => props.free = text.parse().ok(),
             "oc:checksums/oc:checksum" => checksums(text, &mut props.hashes),
             _ => {}

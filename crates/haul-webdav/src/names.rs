@@ -12,9 +12,9 @@ pub fn is_hidden(name: &[u8]) -> bool {
     middle.is_some_and(is_chance)
 }
 
-/// Random digits for a name: two writers never meet.
+/// Random digits for a name: two writers never get the same.
 ///
-/// Errors: there is no chance to be had.
+/// Errors: the system supplies no random numbers.
 pub fn chance(key: &Key) -> Result<String> {
     let mut chance = [0; CHANCE];
     aws_lc_rs::rand::fill(&mut chance)
@@ -22,14 +22,14 @@ pub fn chance(key: &Key) -> Result<String> {
     Ok(to_hex(&chance))
 }
 
-/// True for what [`chance`] gives.
+/// True for digits made by [`chance`].
 pub fn is_chance(digits: &[u8]) -> bool {
     digits.len() == 2 * CHANCE && digits.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// A hidden name beside `key`.
 ///
-/// Errors: those of [`chance`].
+/// Errors: as [`chance`].
 pub fn hidden(key: &Key) -> Result<Key> {
     Ok(hidden_as(key, &chance(key)?))
 }

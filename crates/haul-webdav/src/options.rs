@@ -77,7 +77,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// What a make of server does beyond the standard.
+/// Abilities of a server product beyond the standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vendor {
     /// Its name in the config file.

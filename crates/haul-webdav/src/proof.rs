@@ -1,4 +1,4 @@
-//! What a server says of the bytes that it took: Nextcloud hashes what it writes, if it is asked to (`X-Hash`).
+//! Hashes that a server reports for received bytes: Nextcloud computes one if asked to (`X-Hash`).
 
 use crate::{Service, answer};
 use haul_core::{Algo, ErrorKind, Hashes, Retry, hash::from_hex};
@@ -6,11 +6,11 @@ use haul_net::{Fault, Tried};
 use haul_store::web::Call;
 use http::{HeaderMap, HeaderName};
 
-/// What can be asked for, and where the answer has it.
+/// Hashes that can be requested, and where the answer has them.
 const HASHES: [(Algo, &str, &str); 3] =
     [(Algo::Sha1, "sha1", "x-hash-sha1"), (Algo::Md5, "md5", "x-hash-md5"), (Algo::Sha256, "sha256", "x-hash-sha256")];
 
-/// True when the server hashes what it takes by one of the algorithms whose results are known.
+/// True when the server hashes received bytes by one of the algorithms whose results are known.
 pub fn can(service: &Service, known: &Hashes) -> bool {
     !service.vendor.hashes_bodies || asked(known).is_some()
 }

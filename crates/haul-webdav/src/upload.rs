@@ -114,7 +114,7 @@ impl Whole {
         proof::ask(&self.service, call, &known).await
     }
 
-    /// Compares what was sent with what the server has, and gives it its name.
+    /// Verifies the sent bytes against the server's facts, and renames the file to its final name.
     ///
     /// Errors: those of [`Upload::publish`].
     pub async fn finish(&self, parts: &[Part], late: Late) -> Result<Stored> {

@@ -96,11 +96,12 @@ pub enum Command {
     Bench(bench::Args),
     /// Print the content of files
     ///
-    /// All files of a path, one after another, through the filter.
+    /// All files of a path, one after another, through the filter. Exits with 3 if the path doesn't exist, as rclone does.
     Cat(cat::Args),
     /// Compare source and destination; change nothing
     ///
     /// Compares size and hash; --size-only size alone, --download the content. Exits with 1 if there is a difference.
+    /// With --checkfile, SOURCE is a file of hashes, and this is haul checksum.
     ///
     /// Example: haul check ~/photos minio:backup/photos --combined -
     Check(check::Args),
@@ -142,9 +143,9 @@ pub enum Command {
     ///
     /// Example: haul copyto report.pdf minio:docs/2026/final.pdf
     Copyto(copyto::Args),
-    /// Copy the file at an address of the web
+    /// Copy the file at a URL
     ///
-    /// Takes any address, with its query. A large file comes in parts, several at once, where the server can send parts. What the
+    /// Takes any http:// or https:// URL, with its query. A large file comes in parts, several at once, where the server can send parts. What the
     /// destination has under the name is replaced, unless --no-clobber says otherwise.
     ///
     /// Example: haul copyurl -P https://example.com/data/set.tar minio:data/set.tar

@@ -35,7 +35,7 @@ pub struct LogFlags {
     /// Keep at most this many old log files; 0 keeps all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub log_file_max_backups: usize,
-    /// Begin the log file anew at this size, in whole MiB, and keep the old one under its time
+    /// Rotate the log file at this size, in whole MiB; old files get a time stamp
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub log_file_max_size: Option<Size>,
     /// Parts of a line, of date, time, microseconds, UTC, shortfile, longfile, pid, nolevel, json [default: date,time]
@@ -44,7 +44,7 @@ pub struct LogFlags {
     /// Lowest level to log [default: NOTICE]
     #[arg(long, value_name = "LEVEL", ignore_case = true)]
     pub log_level: Option<LogLevel>,
-    /// Log to the journal of systemd; by itself where standard error leads there
+    /// Log to the systemd journal (automatic if standard error goes there)
     #[arg(long)]
     pub log_systemd: bool,
     /// Show progress while transferring
@@ -77,10 +77,10 @@ pub struct LogFlags {
     /// Log to syslog
     #[arg(long)]
     pub syslog: bool,
-    /// What --syslog says that messages are about
+    /// Syslog facility, for --syslog
     #[arg(long, value_name = "FACILITY", ignore_case = true, default_value = "DAEMON")]
     pub syslog_facility: Facility,
-    /// The log as lines of JSON
+    /// Write the log as JSON, one object per line
     #[arg(long)]
     pub use_json_log: bool,
     /// Log every transfer; -vv logs every decision

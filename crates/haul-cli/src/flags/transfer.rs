@@ -44,7 +44,7 @@ pub struct CopyFlags {
     /// Don't compare checksums after a transfer
     #[arg(long)]
     pub ignore_checksum: bool,
-    /// Take files whose names differ only by case for one; holds all names in memory
+    /// Treat names that differ only by case as the same file; keeps all names in memory
     #[arg(long)]
     pub ignore_case_sync: bool,
     /// Skip all files that exist at the destination

@@ -1,6 +1,6 @@
-//! How many requests at once: doubles at the start while more brings more, then holds, and now and then tries a few more
-//! or fewer for the length of one window. Looks at goodput alone; throttling is told to it ([`Climb::cut`]), and when this machine's
-//! processors can do no more ([`Climb::crowded`]).
+//! Number of concurrent requests: doubles at the start while more of them raise goodput, then holds, and now and then tries a few more
+//! or fewer for one window. It measures goodput only; the caller reports throttling ([`Climb::cut`]) and a busy
+//! processor ([`Climb::crowded`]).
 
 use super::{
     Limit,
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// At the start, this much more in flight …
 const MORE: f64 = 1.2;
-/// … must bring this much more goodput …
+/// … must raise goodput by this factor …
 const GROWTH: f64 = 1.1;
 /// … or it is a strike; this many in a row end the doubling (BBR's startup ends after three rounds below 1.25).
 const STRIKES: u8 = 2;
@@ -29,7 +29,7 @@ const SIZED: f64 = 65536.0;
 
 /// A window counts when this part of the limit was in flight on the average: else the caller had no more to do.
 const LIMITED: f64 = 0.85;
-/// Windows last three mean requests, but at least and at most so many seconds (before they are lengthened for noise).
+/// Windows last three mean requests, within these bounds in seconds (before they are lengthened for noise).
 const WINDOW: (f64, f64) = (0.02, 4.0);
 /// Answers in a window, unless it grows to four times its length. Found by the simulation.
 const ANSWERS: f64 = 24.0;
@@ -51,14 +51,14 @@ const UP: [f64; 3] = [1.25, 1.5, 2.0];
 const DOWN: [f64; 3] = [0.8, 0.7, 0.6];
 /// Part of a step up that must come back as goodput: 3.5 % for 25 %.
 const PAYS: f64 = 0.14;
-/// What a step must gain when requests take [`SLOWED`] times as long as they once did: then the gain is taken from others.
+/// The gain that a step needs when requests take [`SLOWED`] times as long as they once did: then it is taken from others.
 const PAYS_SLOWED: f64 = 0.7;
 /// From and to which slowing the price of a step rises; beyond, none is tried.
 const SLOWED: (f64, f64) = (1.5, 2.5);
 /// Part of a step down that may be lost: 2.5 % for 20 %.
 const FREE: f64 = 0.125;
-/// What noise may excuse when requests are slowed so much: fewer do, whatever one noisy window says, and of two callers who share a
-/// link the one with more gives way.
+/// Part of a step down that may be lost when requests are slowed that much: fewer requests do, whatever one noisy window says, and of two
+/// callers that share a link the one with more yields.
 const FREE_SLOWED: f64 = 0.4;
 /// The most that noise may excuse: less than what the shortest step costs below the knee.
 const NOISE_FREE: f64 = 0.14;
@@ -79,7 +79,7 @@ pub(super) struct Climb {
     phase: Phase,
     /// Where the round or window began.
     mark: Mark,
-    /// What the limit brings, while it is held.
+    /// Goodput at the limit, while it is held.
     held: Option<Span>,
     /// The span in which requests went fastest.
     fastest: Option<Span>,
@@ -220,7 +220,7 @@ impl Climb {
             *strikes = if growth(&best, &span, base) < least { *strikes + 1 } else { 0 };
         }
         match rounds.last_mut() {
-            // About as many as before: not another point, but a better view of this one.
+            // About as many as before: a better measurement of the same point.
             Some(last) if span.in_flight() < MORE * last.in_flight() => {
                 if growth(last, &span, base) > 1.0 {
                     *last = span;
@@ -289,7 +289,7 @@ impl Climb {
         match self.phase {
             Phase::Start { .. } => {}
             Phase::Settle(until) => {
-                // What is above a lowered limit has to leave first.
+                // Requests above a lowered limit have to finish first.
                 if now >= until && (meter.in_flight <= self.limit || self.trial.is_none()) {
                     self.mark = meter.mark();
                     self.phase = Phase::Measure;
@@ -383,7 +383,7 @@ impl Climb {
     fn decide(&mut self, meter: &Meter, trial: &Trial, keep: bool, span: &Span, held: &Span) {
         let base = meter.base().unwrap_or(0.0);
         let (now, window) = (meter.mark().at, self.window(meter));
-        // Two steps in a row that pay in full show that nothing waits in a queue: this is as fast as it goes now.
+        // Two steps in a row that pay in full show that nothing waits in a queue: this is the current speed.
         let gain = span.over(held, base) - 1.0;
         let in_full = trial.step > 1.0 && gain >= PAYS_SLOWED * (trial.step - 1.0) && gain > 3.0 * self.noise;
         if in_full && self.streak > 0 {
@@ -405,7 +405,7 @@ impl Climb {
         self.set(trial.from, meter);
     }
 
-    /// Other conditions: what was known counts no more, and both directions are worth a try.
+    /// Conditions changed: earlier measurements don't count any more, and both directions are worth a try.
     fn changed(&mut self) {
         (self.held, self.off) = (None, 0);
         self.lengthened = 1.0;
@@ -463,13 +463,13 @@ fn steps(step: f64) -> [f64; 3] {
     if step > 1.0 { UP } else { DOWN }
 }
 
-/// Part of a step up that must come back when requests are slowed so much.
+/// Part of a step up that must come back when requests are slowed by this factor.
 fn pays(slowed: f64) -> f64 {
     let part = ((slowed - SLOWED.0) / (SLOWED.1 - SLOWED.0)).clamp(0.0, 1.0);
     PAYS + part * (PAYS_SLOWED - PAYS)
 }
 
-/// Part of a step down that may be lost when requests are slowed so much.
+/// Part of a step down that may be lost when requests are slowed by this factor.
 fn free(slowed: f64) -> f64 {
     let part = ((slowed - QUEUED.0) / (QUEUED.1 - QUEUED.0)).clamp(0.0, 1.0);
     FREE + part * (FREE_SLOWED - FREE)

@@ -39,7 +39,7 @@ pub(super) struct Mark {
     sums: Sums,
 }
 
-/// What was done between two moments.
+/// Work done between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     pub(super) secs: f64,
@@ -91,7 +91,7 @@ impl Meter {
         Mark { at: self.now, sums: self.sums }
     }
 
-    /// What was done since `mark`.
+    /// Work done since `mark`.
     pub(super) fn since(&self, mark: Mark) -> Span {
         Span {
             secs: (self.now - mark.at).as_secs_f64().max(1e-6),
@@ -108,14 +108,14 @@ impl Span {
         self.area / self.secs
     }
 
-    /// What a request and a byte cost in this span, given the least time of a request.
+    /// Cost of a request and of a byte in this span, given the least time of a request.
     pub(super) fn cost(&self, base: f64) -> Cost {
         if self.done < 1.0 || self.bytes < 1.0 {
             return Cost { request: self.area / self.done.max(1.0), byte: self.area / self.bytes.max(1.0) };
         }
         let took = self.area / self.done;
         let size = self.bytes / self.done;
-        // Where all requests take about as long, bytes tell the same more finely, because they count unfinished ones.
+        // Where all requests take about as long, bytes measure the same more finely, because they count unfinished ones.
         let request = (base * (1.0 - base / took)).max(took * SMALL_BODY / (size + SMALL_BODY)).clamp(0.0, took);
         Cost { request, byte: (took - request) / size }
     }

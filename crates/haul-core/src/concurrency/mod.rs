@@ -1,5 +1,5 @@
-//! How many requests at once, and how many a second: found out while the work goes on, for one endpoint and direction.
-//! Pure: time is handed in as a [`Duration`] since any fixed start, so that a simulation can test it. It neither waits
+//! Adaptive concurrency and request rate of one endpoint and direction, found while the work runs.
+//! Pure: time is passed in as a [`Duration`] since any fixed start, so that a simulation can test it. It neither waits
 //! nor sends; whoever sends asks [`Controller::start`] first. The algorithm and its constants: ADR 6.
 
 mod climb;
@@ -11,7 +11,7 @@ use meter::{Mark, Meter, Span};
 use rate::{Rate, Throttle};
 use std::time::Duration;
 
-/// What the user fixed and where to begin.
+/// The user's limits, and where to begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Exactly this many requests at once: nothing is found out, throttling only delays (`--transfers` and the like).
@@ -44,7 +44,7 @@ pub enum Wait {
     For(Duration),
 }
 
-/// What holds the concurrency where it is.
+/// Reason why the concurrency stays where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The caller never asked for more at once.
@@ -63,7 +63,7 @@ pub enum Limit {
     Max,
 }
 
-/// What a person may see of it.
+/// State for display.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     /// Requests at once that may be in flight.
@@ -72,7 +72,7 @@ pub struct Shown {
     pub in_flight: usize,
     /// Requests a second, when the other side throttles.
     pub rate: Option<f64>,
-    /// What holds it there.
+    /// Reason for the current limit.
     pub by: Limit,
     /// Bytes of bodies a second, over the last measured interval.
     pub bytes_per_second: f64,
@@ -214,7 +214,7 @@ impl Controller {
         }
     }
 
-    /// A request goes on that waited for the caller.
+    /// A request that waited for the caller resumes.
     pub fn goes_on(&mut self, now: Duration) {
         if self.pinned.is_none() {
             self.meter.tick(now);
@@ -242,7 +242,7 @@ impl Controller {
         }
         self.meter.in_flight = self.meter.in_flight.saturating_sub(1);
         if outcome == Outcome::Dropped && self.dropped > DROPPED && self.pinned.is_none() {
-            // What is still under way is what it takes, unless it is going down altogether.
+            // Keep as many as are in flight, unless the limit is falling altogether.
             self.climb.keep_to(&self.meter, self.meter.in_flight.max(self.start / 8));
         }
         let span = self.meter.since(self.mark);
@@ -285,7 +285,7 @@ impl Controller {
         self.meter.in_flight >= self.limit(now)
     }
 
-    /// True when the user said how many there are.
+    /// True when the user fixed the number.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.pinned.is_some()
@@ -311,7 +311,7 @@ impl Controller {
         self.last.unwrap_or_else(|| self.meter.since(self.mark))
     }
 
-    /// What it has come to.
+    /// The current state.
     #[must_use]
     pub fn shown(&self, now: Duration) -> Shown {
         let span = self.measured();

@@ -1,5 +1,5 @@
-//! How many requests a second: learned from throttling alone, after the cubic limiter of the AWS SDKs' adaptive retry
-//! mode, but with the limit computed from what was accepted and a far gentler search above it (ADR 6).
+//! Requests per second: learned from throttling alone, after the cubic limiter of the AWS SDKs' adaptive retry
+//! mode, but with the limit computed from accepted requests and a far gentler search above it (ADR 6).
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ const BETA: f64 = 0.7;
 const FLOODED: f64 = 0.1;
 const BETA_FLOODED: f64 = 0.5;
 
-/// Part of the accepted rate to go on with: hold a little under the limit. Found by the simulation.
+/// Share of the accepted rate to continue with: hold a little under the limit. Found by the simulation.
 const UNDER: f64 = 0.97;
 
-/// How far under and above the ceiling the flat middle of the cubic goes. Found by the simulation.
+/// Distance of the cubic's flat middle below and above the ceiling. Found by the simulation.
 const SWING: f64 = 0.05;
 
-/// Requests a second more in each second, whatever the rate is: of two who share a limit the slower one gains more by it
+/// Requests per second gained each second, whatever the rate is: of two that share a limit, this helps the slower one more
 /// (the linear part of CUBIC, RFC 9438 section 4.3). Found by the simulation.
 const LINEAR: f64 = 0.025;
 
@@ -70,7 +70,7 @@ struct Learned {
     last_bound: Duration,
 }
 
-/// A moment at which the other side had no room: started then, so many before it, so many of them throttled.
+/// A moment at which the other side had no room: time, requests started before it, and how many of them were throttled.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     at: Duration,
@@ -188,8 +188,8 @@ impl Rate {
         }
         let (ceiling, rate, flat) = match &self.learned {
             Some(learned) => self.again(learned, &here, t.now),
-            // The first of all: nothing can be computed yet. What was in flight and not throttled was accepted within
-            // a second or so, and half of what was answered a second is surely not too little for long.
+            // The first throttling: nothing can be computed yet. All requests in flight that weren't throttled were accepted within
+            // a second or so, and half of the answers per second is surely not too little for long.
             None => {
                 let rate = (0.5 * t.in_flight as f64 / t.base.max(1.0)).max(0.5 * t.answered).max(LEAST);
                 (rate, rate, (3.0 * t.base).max(1.0))
@@ -198,9 +198,9 @@ impl Rate {
         // Two starts are left out, so that a bucket that is empty now isn't emptied again by chance.
         self.credit = self.credit.min(0.0) - 2.0;
         self.at = t.now;
-        // So far along the cubic that it goes on with `rate`.
+        // Position on the cubic at which it continues with `rate`.
         let behind = ((1.0 - rate / ceiling) / SWING).cbrt();
-        // What comes of it is not known before a round trip has passed.
+        // The effect isn't known before a round trip has passed.
         let known = t.now + Duration::from_secs_f64(t.base);
         let since = known.saturating_sub(Duration::from_secs_f64((flat * (1.0 - behind)).max(0.0)));
         self.learned = Some(Learned {
@@ -215,17 +215,17 @@ impl Rate {
         true
     }
 
-    /// Throttled again: the new ceiling, the rate to go on with, and the seconds until it is back at the ceiling.
+    /// Throttled again: the new ceiling, the rate to continue with, and the seconds until it is back at the ceiling.
     fn again(&self, learned: &Learned, here: &Anchor, now: Duration) -> (f64, f64, f64) {
         let rate = self.per_second(now).unwrap_or(learned.ceiling);
         let secs = here.at.saturating_sub(learned.anchor.at).as_secs_f64();
         let started = here.number.saturating_sub(learned.anchor.number);
         let accepted = started.saturating_sub(here.throttled.saturating_sub(learned.anchor.throttled)) as f64;
-        // A token bucket was empty at both moments, so what it gave between them is what flowed in: the limit itself.
-        // (Two more, for what a short time can't tell.)
+        // A token bucket was empty at both moments, so the tokens used between them are those that flowed in: the limit itself.
+        // (Two more, as a short time measures inexactly.)
         let (share, answered) = self.recent.throttled_and_answered(now);
         let limit = if share > FLOODED {
-            // The bucket was empty nearly all the time, so what was answered is what flowed in.
+            // The bucket was empty nearly all the time, so the answers equal the inflow.
             answered
         } else if secs >= 1.0 && accepted >= 5.0 {
             (accepted + 2.0) / secs

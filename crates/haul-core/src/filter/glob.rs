@@ -17,7 +17,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles `glob`. The error says what is wrong with it, without naming the rule.
+    /// Compiles `glob`. The error gives the problem, without naming the rule.
     pub fn new(glob: &str, ignore_case: bool) -> Result<Pattern, String> {
         let text = compile(glob, ignore_case, Wild::Chars)?;
         Ok(Pattern { text, raw: OnceLock::new(), glob: glob.into(), ignore_case })
@@ -34,7 +34,7 @@ impl Pattern {
     }
 }
 
-/// What a wildcard takes.
+/// Bytes that a wildcard matches.
 #[derive(Clone, Copy, PartialEq)]
 enum Wild {
     /// A character.
@@ -47,7 +47,7 @@ fn compile(glob: &str, ignore_case: bool, wild: Wild) -> Result<Regex, String> {
     let expression = Translator::new(glob, wild).translate()?;
     RegexBuilder::new(&expression)
         .case_insensitive(ignore_case)
-        // A name may hold a newline; `**` goes over it.
+        // A name may contain a newline; `**` matches it.
         .dot_matches_new_line(true)
         .build()
         .map_err(|_| "not a valid regular expression".to_string())
@@ -231,7 +231,7 @@ fn push_in_class(c: char, class: &mut String) {
     class.push(c);
 }
 
-/// What `\d` and its like mean, which is ASCII only.
+/// Meaning of `\d` and its like, ASCII only.
 fn ascii_class(letter: char) -> Option<&'static str> {
     Some(match letter {
         'd' => "0-9",

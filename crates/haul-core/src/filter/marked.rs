@@ -1,4 +1,4 @@
-//! Directories that `--exclude-if-present` excludes, for those who look at all that is there.
+//! Directories that `--exclude-if-present` excludes, for callers that list everything.
 
 use super::Filter;
 use crate::{Entry, key};
@@ -16,7 +16,7 @@ impl Marked {
         }
     }
 
-    /// True for a directory that is marked or below one that is; known once all was seen.
+    /// True for a marked directory and everything below it; known once the listing is complete.
     pub fn holds(&self, dir: &[u8]) -> bool {
         let mut above = (0..dir.len()).filter(|at| dir[*at] == b'/').map(|at| &dir[..=at]);
         !self.0.is_empty() && (self.0.contains(&b""[..]) || above.any(|dir| self.0.contains(dir)))

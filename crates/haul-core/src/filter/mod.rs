@@ -21,7 +21,7 @@ use rules::Rules;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 
-/// What the user gave, in the order in which it counts.
+/// The user's filter options, in order of precedence.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FilterSpec {
@@ -34,7 +34,7 @@ pub struct FilterSpec {
     pub min_size: Option<u64>,
     /// Largest size in bytes (`--max-size`).
     pub max_size: Option<u64>,
-    /// What the limits of size and age are about.
+    /// Scope of the size and age limits.
     pub limits: Limits,
     /// Only files modified at or after this time (`--max-age`).
     pub newer_than: Option<crate::Mtime>,
@@ -50,7 +50,7 @@ pub struct FilterSpec {
     pub meta_rules: Vec<String>,
 }
 
-/// What becomes of a file that is beyond a limit of size or age.
+/// Treatment of a file beyond a size or age limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limits {
     /// It is excluded, on both sides.
@@ -95,7 +95,7 @@ impl Clone for Filter {
 }
 
 impl Filter {
-    /// Compiles what the user gave. The error names the rule and what is wrong with it.
+    /// Compiles the user's options. The error names the rule and the problem.
     pub fn new(spec: FilterSpec) -> Result<Filter, String> {
         let rules = Rules::new(&spec.rules, spec.ignore_case)?;
         let meta = Rules::new(&spec.meta_rules, false)?;
@@ -128,8 +128,8 @@ impl Filter {
         Filter { destination: true, ..self.clone() }
     }
 
-    /// This filter for listing a destination. Where files get new names, rules about the old ones don't say which of them are there:
-    /// all are listed, and [`Filter::leaves_alone`] tells what is none of theirs.
+    /// This filter for listing a destination. Where files get new names, rules about the old ones don't say which of them exist:
+    /// all are listed, and [`Filter::leaves_alone`] finds those that are none of theirs.
     pub fn for_listing_destination(&self) -> Filter {
         if !self.renamed {
             return self.for_destination();
@@ -145,7 +145,7 @@ impl Filter {
         self.renamed && !named()
     }
 
-    /// The same filter for a source that was filtered already, and whose files have other names now.
+    /// This filter for a source that was filtered already, and whose files have new names now.
     pub fn for_renamed(&self) -> Filter {
         Filter { renamed: true, ..self.clone() }
     }
@@ -160,27 +160,27 @@ impl Filter {
         self.selection.as_ref().is_none_or(|selection| selection.shows(b"", false))
     }
 
-    /// What is wrong with rules that directories brought (`dir-merge`), in one line each.
+    /// Errors in rules from directories (`dir-merge`), one line each.
     pub fn broken_rules(&self) -> Vec<Wrong> {
         self.selection.as_ref().map(|selection| selection.broken()).unwrap_or_default()
     }
 
-    /// True when there are such.
+    /// True when a directory had rules that can't be parsed.
     pub fn has_broken_rules(&self) -> bool {
         self.selection.as_ref().is_some_and(|selection| selection.is_broken())
     }
 
-    /// May the destination lose `key`, which the source doesn't show? `dying`: its directory goes too.
+    /// May the destination lose `key`, which the source doesn't show? `dying`: its directory is deleted too.
     pub fn may_delete(&self, key: &Key, dying: bool) -> bool {
         self.selection.as_ref().is_none_or(|selection| selection.may_delete(key, dying))
     }
 
-    /// True for a directory whose attributes are another source's, which goes before this one.
+    /// True for a directory whose attributes come from an earlier source.
     pub fn is_of_earlier_source(&self, dir: &Key) -> bool {
         self.selection.as_ref().is_some_and(|selection| selection.is_of_earlier_source(dir.as_bytes()))
     }
 
-    /// True for a directory that takes no part itself, only what is in it.
+    /// True for a directory that isn't transferred itself, only its contents.
     pub fn is_unlisted_parent(&self, dir: &Key) -> bool {
         self.selection.as_ref().is_some_and(|selection| selection.is_unlisted_parent(dir.as_bytes()))
     }
@@ -195,7 +195,7 @@ impl Filter {
         self.selection.as_ref().is_some_and(|selection| selection.shown_by_another_source(key.as_bytes()))
     }
 
-    /// True when a limit only holds back what it is about ([`Limits::HoldBack`]).
+    /// True when limits only hold transfers back ([`Limits::HoldBack`]).
     pub fn holds_back(&self) -> bool {
         self.spec.limits == Limits::HoldBack
     }
@@ -222,7 +222,7 @@ impl Filter {
         self.files.is_some() || self.limit(entry).is_none()
     }
 
-    /// Is this file wanted, as far as its name tells? False is final.
+    /// Is this file wanted, judging by its name? False is final.
     pub fn wants_name(&self, entry: &Entry) -> bool {
         self.takes_all_names() || self.names(entry)
     }
@@ -291,7 +291,7 @@ impl Filter {
             && self.rules.file(key).is_none_or(|(include, _)| include)
     }
 
-    /// Is this file wanted, as far as its key and size tell? False is final; true may still fail on age or metadata.
+    /// Is this file wanted, judging by its key and size? False is final; true may still fail on age or metadata.
     pub fn wants_but_for_facts(&self, entry: &Entry) -> bool {
         (self.files.is_some() || self.size_limit(entry).is_none()) && self.wants_name(entry)
     }
@@ -358,8 +358,8 @@ impl Filter {
         ends.filter_map(|i| self.rules.dir(&dir[..=i])).find(|(include, _)| !include).map(|(_, text)| text)
     }
 
-    /// What decides about this entry: the text of a rule as it was given, or the name of the flag that refuses it; `None`
-    /// when nothing speaks of it, so that it is included.
+    /// Reason for the decision about this entry: the text of a rule as given, or the name of the flag that refuses it; `None`
+    /// when nothing matches it, so that it is included.
     pub fn explain(&self, entry: &Entry) -> Option<&str> {
         let key = entry.key.stored();
         if self.files.is_some() {
@@ -392,7 +392,7 @@ impl Filter {
         !entry.is_dir() && self.markers().iter().any(|marker| marker.as_bytes() == name)
     }
 
-    /// What the user gave.
+    /// The options that it was built from.
     pub fn spec(&self) -> &FilterSpec {
         &self.spec
     }

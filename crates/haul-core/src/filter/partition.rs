@@ -5,7 +5,7 @@ use crate::{Algo, Hasher, names::folded};
 use serde::{Deserialize, Serialize};
 use std::{fmt, num::NonZeroU64};
 
-/// One of so many parts.
+/// One of N parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
     /// Which part, from 0 on.

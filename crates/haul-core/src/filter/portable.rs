@@ -1,7 +1,7 @@
 //! A filter as data that may cross a wire, so that the store at its other end prunes listings by it: for `#[serde(with)]` on a
-//! field of a request. Some filters stay where they were made: rules that this machine's directories may bring, what other sources
-//! of the same transfer show, and lists of names that are too long for a message. A request then goes without, and whoever asks
-//! leaves out what comes.
+//! field of a request. Some filters are bound to their machine: rules in its directories, names that other sources
+//! of the same transfer show, and lists of names that are too long for a message. A request is sent without them then, and the caller
+//! filters the answer.
 
 use super::{Filter, FilterSpec, first_match::Portable};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
@@ -26,7 +26,7 @@ impl Filter {
     }
 }
 
-/// True when nothing of it can be written.
+/// True when nothing of the filter can be serialised.
 pub fn is_none(filter: &Option<Arc<Filter>>) -> bool {
     filter.as_ref().is_none_or(|filter| !filter.is_portable())
 }

@@ -17,7 +17,7 @@ struct Rule {
     text: String,
 }
 
-/// What a rule said: include or not, and its text.
+/// A rule's decision: include or not, and the rule's text.
 pub(super) type Verdict<'a> = Option<(bool, &'a str)>;
 
 impl Rules {
@@ -40,7 +40,7 @@ impl Rules {
             Ok(Rule { include, pattern: Pattern::new(glob, ignore_case)?, text: text.into() })
         };
         let dir_only = glob.ends_with('/');
-        // Leaving out a directory leaves out what is in it.
+        // Excluding a directory excludes its contents.
         let glob = if dir_only && !include { format!("{glob}**") } else { glob.to_string() };
         let both = glob.contains("**");
         if both || !dir_only {

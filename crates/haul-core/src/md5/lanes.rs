@@ -68,7 +68,7 @@ fn take(width: usize, lanes: &mut [Lane<'_>], blocks: usize) {
     }
 }
 
-/// Fills the registers' idle lanes with copies of the first, whose results nobody takes.
+/// Fills the registers' idle lanes with copies of the first, whose results are ignored.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 fn padded<const N: usize>(
     lanes: &mut [Lane<'_>],
@@ -97,7 +97,7 @@ const K: [u32; 64] = [
     0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
 ];
 
-/// A function that takes `blocks` blocks of each of so many streams into their states. A macro, since what runs in it must be
+/// A function that feeds `blocks` blocks of each stream into the stream's state. A macro, since its body must be
 /// compiled for the same registers: the vector, how a block of each is loaded (word `n` of all in vector `n`), and the
 /// operations.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]

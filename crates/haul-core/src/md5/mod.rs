@@ -100,7 +100,7 @@ mod tests {
         ::md5::Md5::digest(bytes).into()
     }
 
-    /// Hashes each in turns of so many bytes, all of them side by side.
+    /// Hashes all streams side by side, in turns of `turn` bytes.
     fn side_by_side(all: &[Vec<u8>], turn: usize) -> Vec<[u8; 16]> {
         let mut streams = vec![Md5::default(); all.len()];
         let longest = all.iter().map(Vec::len).max().unwrap_or(0);

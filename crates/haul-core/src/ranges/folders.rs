@@ -1,4 +1,4 @@
-//! Cuts where folders begin, which one request by a delimiter names: keys in folders tell little of how far the next folder is.
+//! Cuts at folder boundaries, found by one request with a delimiter: keys in folders hardly show how far the next folder is.
 
 use crate::Key;
 
@@ -43,7 +43,7 @@ impl Folders {
             (folders + self.up_to(to).saturating_sub(self.up_to(from)), all + pages)
         });
         if pages > 0.0 {
-            // A part that ends in the folder that it began in says what that one has at least.
+            // A part that ends in the folder that it began in gives that folder's minimum.
             self.pages = pages / (folders as f64).max(0.5);
         }
     }
@@ -67,7 +67,7 @@ impl Folders {
         if count >= rest as f64 {
             return None;
         }
-        // With its slash: without it, `data` would lie before what is in `data-1/`, and so before the start.
+        // With its slash: without it, `data` would sort before the keys in `data-1/`, and so before the start.
         let cut = &self.known[next + count as usize];
         let inside = until.is_none_or(|until| cut < until);
         inside.then(|| (cut.clone(), count * self.pages, rest as f64 * self.pages))

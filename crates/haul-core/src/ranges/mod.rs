@@ -20,12 +20,12 @@ const WINDOW: usize = 192_000;
 const WASTE: f64 = 0.06;
 /// Pages of a range, least and most.
 const PAGES: (f64, f64) = (4.0, 16.0);
-/// What a cut is taken to cost where nothing is known: its last page is half of use.
+/// Assumed cost of a cut where nothing is known: half of its last page is of use.
 const HALF: f64 = 0.5;
 /// The least that a cut is taken to cost.
 const LEAST: f64 = 0.1;
-/// Part of a page that a cut may cost beyond what is expected, before any has shown it: forecasts may be right to the key and each range still end
-/// a few keys after a whole page, where folders end nearly where pages do.
+/// Part of a page that a cut may cost beyond what is expected, before any has shown it: forecasts may be right to the key and each range
+/// still end a few keys after a whole page, where folders end nearly where pages do.
 const UNSHOWN: f64 = 0.2;
 /// Pages that a forecast is taken from, before it begins anew.
 const RECENT: f64 = 32.0;
@@ -33,13 +33,13 @@ const RECENT: f64 = 32.0;
 const WHOLE: f64 = 0.9;
 /// Part of the pages that names drawn at random promise that are counted on.
 const PROMISED: f64 = 0.75;
-/// The same where cuts lie between folders: each may cost a whole page, and no other does.
+/// Share of pages that cuts between folders may waste: each may cost a whole page, and no other does.
 const WASTE_AT_FOLDERS: f64 = 0.08;
 /// Pages that such cuts may lie ahead, as a part of those that may wait: of most ranges some have been given out.
 const AHEAD: f64 = 1.3;
 /// Pages after which a request for folders is a small part.
 const FOLDERS_AFTER: f64 = 60.0;
-/// One name of so many is looked at for what names look like.
+/// One name of this many is sampled for the pattern of names.
 const SAMPLED: usize = 8;
 
 /// A page to ask for: the first one after this key (`None`: from the start).
@@ -56,7 +56,7 @@ pub struct Ask {
 pub struct Ranges {
     /// Entries of a page.
     page: usize,
-    /// In order. The first is the one that is given out; those before it are gone.
+    /// In order. The first is the one that is delivered; earlier ones were removed.
     ranges: VecDeque<Range>,
     numbers: u64,
     in_flight: usize,
@@ -77,7 +77,7 @@ pub struct Ranges {
     /// How far ahead the next cut into the unknown is, in pages.
     stride: f64,
     ruler: Ruler,
-    /// What the first page promises, until something speaks against it.
+    /// Promise of the first page, until something contradicts it.
     spread: Option<Spread>,
     /// The first key of all.
     first: Option<Key>,
@@ -97,13 +97,13 @@ struct Range {
     found: bool,
     /// No page of it has been asked for.
     fresh: bool,
-    /// What its pages are reckoned by.
+    /// Measure that its pages are estimated by.
     measure: Option<Measure>,
-    /// What its own last pages were.
+    /// Measure of its own last pages.
     own: Option<Measure>,
-    /// Pages that are still to come, as far as one can tell; only where it ends at a cut.
+    /// Pages still to come, as estimated; only where it ends at a cut.
     left: f64,
-    /// No cut was found; until the next page tells more.
+    /// No cut was found; wait for the next page.
     stuck: bool,
 }
 
@@ -244,7 +244,7 @@ impl Ranges {
         if ended && !beyond {
             self.nothing_after(at, keep > 0);
         } else if at + 1 == self.ranges.len() && at > 0 && !follows {
-            // What was taken for unknown is known to be there.
+            // Keys taken for unknown are known to exist.
             self.stride *= 2.0;
         }
         keep
@@ -268,8 +268,8 @@ impl Ranges {
         }
     }
 
-    /// Range `at` has got so much of a page, which ends with `last`. One that follows another of its own begins `from` where that
-    /// ended, so that it has what lies between two folders; the first one begins with its first key.
+    /// Range `at` received `share` of a page, which ends with `last`. A page that follows another of its range begins `from` where that
+    /// ended, so that it covers any gap between two folders; the first one begins with its first key.
     fn measured(&mut self, at: usize, follows: bool, from: Key, last: &Key, share: f64) {
         let range = &mut self.ranges[at];
         let page = Measure { from, to: last.clone(), pages: share, follows };
@@ -294,7 +294,7 @@ impl Ranges {
             }
         }
         let range = &mut self.ranges[at];
-        // What was measured elsewhere, or over more pages, counts unless this is another kind of place.
+        // A measure from elsewhere, or over more pages, counts unless this is another kind of place.
         if wrong {
             own = page;
             self.spread = None;
@@ -307,7 +307,7 @@ impl Ranges {
         self.forecast(at);
     }
 
-    /// Pages that are left of range `at` by the folders in it; `None` where folders don't tell, or it has brought more than they said.
+    /// Pages left in range `at`, estimated by its folders; `None` where they give no estimate, or it has delivered more than that.
     fn by_folders(&self, at: usize) -> Option<f64> {
         let range = &self.ranges[at];
         let brought = range.own.as_ref().map_or(0.0, |own| own.pages);
@@ -330,13 +330,13 @@ impl Ranges {
         self.ranges[at].left = left;
     }
 
-    /// How far off a forecast of so many pages may be that rests on so many, in pages: what each page varies by, and what is
-    /// wrong with the measure.
+    /// Possible error, in pages, of a forecast of `pages` pages that rests on `measured` pages: the variation between pages, and the
+    /// error of the measure.
     fn doubt(&self, pages: f64, measured: f64) -> f64 {
         (2.0 * (self.off * (pages + pages * pages / measured.max(0.5))).sqrt()).clamp(0.03, HALF)
     }
 
-    /// What a cut is expected to cost, in pages, and how many pages it should lie ahead for that.
+    /// Expected cost of a cut, in pages, and how many pages ahead it should lie for that.
     fn expected(&self) -> (f64, f64) {
         let cost = |pages: f64| (self.cost + 8.0 * self.doubt(pages, RECENT / 4.0)) / (self.ended + 8.0);
         let mut pages = PAGES.0;
@@ -375,7 +375,7 @@ impl Ranges {
         self.folders.known(folders);
     }
 
-    /// Pages that cuts between folders may waste yet, where so many are left behind the known ranges: each may cost a whole one.
+    /// Pages that cuts between folders may still waste, where `left` are left behind the known ranges: each may cost a whole one.
     fn room_at_folders(&self, left: f64, open: f64) -> f64 {
         let known: f64 = self.ranges.iter().map(|range| range.left).sum();
         WASTE_AT_FOLDERS * (self.useful + HALF * (known + left)) - self.wasted - open
@@ -441,7 +441,7 @@ impl Ranges {
                 return Some(new);
             }
             if range.state != State::Over && !range.stuck && by_folders.is_none() && range.left >= 1.5 * pages {
-                // Not quite so many pages that the last one shows what comes after the cut.
+                // A little less than that many pages, so that the last one shows what comes after the cut.
                 let measured = range.measure.as_ref().map_or(1.0, |measure| measure.pages);
                 let margin = self.doubt(pages, measured);
                 if let Some(new) = self.cut_at(at, pages - margin) {
@@ -483,13 +483,13 @@ impl Ranges {
         }
     }
 
-    /// Cuts range `at` so many pages after what it has.
+    /// Cuts range `at` `pages` pages after its current end.
     fn cut_at(&mut self, at: usize, pages: f64) -> Option<usize> {
         let range = &self.ranges[at];
         let (after, measure) = (range.after.as_ref()?, range.measure.as_ref()?);
         let mut keys = vec![after, &measure.from, &measure.to];
         keys.extend(&range.until);
-        // Where the scale of what was measured is too short, a longer one is: names that begin otherwise.
+        // Where the measured scale is too short, a longer one applies: names with another beginning.
         let root = Key::new("");
         let scales = [self.ruler.scale(&keys), self.ruler.scale(&[&root, after])];
         let cut = scales.iter().find_map(|scale| {
@@ -504,7 +504,7 @@ impl Ranges {
         Some(new)
     }
 
-    /// Cuts range `at`, of which so many pages are left then; the second one.
+    /// Cuts range `at`, which then has `left` pages left; returns the second part.
     fn split(&mut self, at: usize, cut: Key, left: f64) -> usize {
         let range = &mut self.ranges[at];
         let new = Range {
@@ -525,7 +525,7 @@ impl Ranges {
         at + 1
     }
 
-    /// A page could not be read: what is lost by that. The other ranges go on.
+    /// A page could not be read: returns the range lost by that. The other ranges continue.
     pub fn failed(&mut self, number: u64) -> Option<Lost> {
         let range = self.ranges.iter_mut().find(|range| range.number == number)?;
         self.in_flight -= 1;
@@ -539,7 +539,7 @@ impl Ranges {
         self.held = self.held.saturating_sub(1);
     }
 
-    /// The range that is given out now, and whether all of it has come; `None` when all ranges are over and gone.
+    /// The range that is delivered now, and whether all of it has arrived; `None` when all ranges are finished and removed.
     #[must_use]
     pub fn first(&self) -> Option<(u64, bool)> {
         self.ranges.front().map(|range| (range.number, range.state == State::Over))

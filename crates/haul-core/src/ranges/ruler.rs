@@ -8,7 +8,7 @@ const PLACES: usize = 1_024;
 /// Numbers stay below this, so that one times a number of pages still fits.
 const MOST: u128 = 1 << 96;
 
-/// What was seen at each place.
+/// Observations at each place.
 #[derive(Debug, Default)]
 pub(super) struct Ruler {
     places: Vec<Place>,
@@ -25,7 +25,7 @@ struct Place {
 
 /// The numbers of keys that begin alike.
 pub(super) struct Scale {
-    /// What they all begin with.
+    /// Their common prefix.
     common: Vec<u8>,
     /// The digits of each place after that, the lowest first; `None` is the end of a name.
     digits: Vec<Vec<Option<u8>>>,

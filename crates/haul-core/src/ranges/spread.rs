@@ -1,5 +1,5 @@
-//! Names drawn at random, as hashes are: the first page of them tells how many there are. Not for names that count, that
-//! hold a time, or that begin in the middle: those say nothing of what comes after them.
+//! Names drawn at random, like hashes: their first page shows how many there are. Not for names that count up,
+//! contain a time, or begin in the middle: those don't predict later ones.
 
 use crate::Key;
 
@@ -17,15 +17,15 @@ const BEGINS: f64 = 12.0;
 /// Part of the last four digits that are letters: 6 in 16.
 const LETTERS: (f64, f64) = (0.3, 0.45);
 
-/// All numbers of so many digits.
+/// Count of all numbers with [`DIGITS`] digits.
 const SPACE: f64 = (1u64 << (4 * DIGITS)) as f64;
 
 /// A space of names, evenly filled.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Spread {
-    /// What all names begin with, before their first digit.
+    /// Common prefix of all names, before their first digit.
     before: Vec<u8>,
-    /// How a name goes on, as far as its digits go.
+    /// Shape of the rest of a name, as far as its digits go.
     like: Vec<u8>,
     /// Pages that came of it, and how much of the space they cover.
     came: f64,
@@ -33,7 +33,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// What a whole page tells that is the first one of its listing; `None` unless its names are plainly drawn at random.
+    /// Estimate from the first whole page of a listing; `None` unless its names are plainly drawn at random.
     pub fn seen(names: &[&Key]) -> Option<Spread> {
         let (first, last) = (names.first()?.as_bytes(), names.last()?.as_bytes());
         if names.len() < FEWEST {
@@ -83,7 +83,7 @@ impl Spread {
         SPACE / self.covered * self.came
     }
 
-    /// Two names, and the pages between them, as many as have been seen: what is the same anywhere in the space.
+    /// Two names, and the number of seen pages between them: the same anywhere in the space.
     pub fn measure(&self) -> (Key, Key, f64) {
         let part = (self.covered / SPACE).min(0.999);
         (self.name(0), self.name((part * SPACE) as u64), self.came.min(self.pages() * part))

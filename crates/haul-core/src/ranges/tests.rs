@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a listing in ranges came to.
+/// Result of a listing in ranges.
 #[derive(Debug)]
 struct Run {
     given: Vec<Key>,
@@ -120,7 +120,7 @@ fn shapes(keys: u64) -> Vec<(&'static str, Vec<Key>)> {
                 format!("2024/{:02}/{:02}/{:016x}.parquet", n * 12 / keys + 1, n * 336 / keys % 28 + 1, hash(n))
             })),
         ),
-        // A page that ends where a folder does, or nearly so, tells nothing by itself of how far the next folder is.
+        // A page that ends where a folder does, or nearly so, gives no hint of how far the next folder is.
         ("folders of a page", sorted((0..keys).map(|n| format!("{:04}/{n:09}", n / 1_000)))),
         ("counted in folders of a page", sorted((0..keys).map(|n| format!("{:05}/{:04}", n / 1_000, n % 1_000)))),
         ("folders of nearly a page", sorted((0..keys).map(|n| format!("{:04}/{n:09}", n / 930)))),

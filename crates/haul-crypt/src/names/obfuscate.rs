@@ -43,7 +43,7 @@ impl Ring {
         }
     }
 
-    /// `None` for a code point that is no character.
+    /// `None` for a code point that isn't a character.
     fn at(&self, place: u32) -> Option<char> {
         char::from_u32(match self {
             Ring::Digits => u32::from('0') + place,

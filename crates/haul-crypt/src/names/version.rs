@@ -3,7 +3,7 @@
 
 /// Bytes of the date with its dash and `v`.
 const LENGTH: usize = 23;
-/// What stands where in it: `0` for a digit.
+/// Shape of a version suffix: `0` for a digit.
 const FORM: &[u8; LENGTH] = b"-v0000-00-00-000000-000";
 
 /// A name without the date, and the date; `None` for a name that has none before its extension.

@@ -34,7 +34,7 @@ use tokio::sync::{Semaphore, mpsc};
 /// Entries in one answer of a listing: below a megabyte.
 const BATCH: usize = 2000;
 
-/// Files that one request is about, at most. A near end has a thousand.
+/// Most files in one request. A near end sends a thousand.
 const ITEMS: usize = 10_000;
 
 /// Bytes of a file that are read at a time, and go in pieces: each time costs two changes of threads.
@@ -158,7 +158,7 @@ impl Replies {
     }
 }
 
-/// Waits until the near end has room for so many bytes more.
+/// Waits until the near end has room for `bytes` more bytes.
 async fn near_has_room(window: &Semaphore, bytes: usize) {
     let bytes = (bytes as u64).min(WINDOW) as u32;
     if let Ok(room) = window.acquire_many(bytes).await {
@@ -197,7 +197,7 @@ pub async fn answer(
         None => session.folder(asking.folder)?,
     };
     let request = match asking.request {
-        // What dead processes left is only removed where something may be.
+        // Remains of dead processes are only removed where the folder is writable.
         Request::List(list) => Request::List(ListRequest { sweep: list.sweep && !read_only, ..list }),
         request => request,
     };
@@ -518,7 +518,7 @@ async fn copy(session: &Session, folder: &Opened, asked: CopyBatch, replies: &Re
     Ok(Answer::Copied(near_each(folder, answers)))
 }
 
-/// Another folder of this machine, and how its store is told of to one beside it.
+/// Another folder of this machine, and the place by which its store is known to one beside it.
 fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, Arc<[u8]>)> {
     let source = session.open(&Folder { path, ..folder.as_asked.clone() })?;
     match source.store.caps().domain.clone() {
@@ -527,7 +527,7 @@ fn source(session: &Session, folder: &Opened, path: Vec<u8>) -> Result<(Opened, 
     }
 }
 
-/// What a file holds in pieces, of which nothing is remembered.
+/// Pieces of a file, without any remembered ones.
 async fn recipe(folder: &Opened, key: &Key, version: Option<&Version>, cut: Cut) -> Result<Recipe> {
     let cutter = Cutter::new(cut).map_err(|e| e.with_key(key))?;
     let read = folder.store.read(key, version, None).await?;

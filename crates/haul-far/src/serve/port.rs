@@ -1,5 +1,5 @@
-//! The far end's port, for as long as its first pipe lives: further pipes over TCP and TLS, for who has the token. The key is made for
-//! this port and never written down.
+//! The far end's port, for as long as its first pipe lives: further pipes over TCP and TLS, for those with the token. The key is made for
+//! this port and never written to disk.
 
 use super::{Session, converse};
 use crate::{
@@ -144,9 +144,9 @@ struct Guest<R, W> {
     packing: Packing,
 }
 
-/// Lets somebody in who has the token.
+/// Admits a connection that has the token.
 ///
-/// Errors: it isn't somebody of ours; the connection's.
+/// Errors: it isn't one of ours; the connection's.
 async fn let_in(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -284,7 +284,7 @@ mod tests {
         assert!(error.message().starts_with(&format!("it can't listen on port {}: ", taken.port)), "{error:?}");
         let (next, _port) = open(&session, LOOPBACK, Ports { last: u16::MAX, ..only }).unwrap();
         assert!(next.port > taken.port);
-        // What is asked twice of one session is the same port.
+        // Asking one session twice gives the same port.
         let first = session.listen(ANY).unwrap();
         assert_eq!(session.listen(ANY).unwrap().port, first.port);
         drop(port);

@@ -1,8 +1,8 @@
-//! What one near end can have this end hold in memory, on all its pipes together. Who reads a pipe waits for room before it takes the
-//! next request in; so an end that asks much and listens to nothing is no longer heard.
+//! Memory that one near end can make this end hold, on all its pipes together. The reader of a pipe waits for room before it takes the
+//! next request in; so a near end that asks much and reads nothing is no longer read from.
 //!
-//! Nobody waits for room of a kind while holding room of one that comes later here, and what holds the last two ends by being written,
-//! or by reading a disk. So room of each kind comes free as long as the near end reads what it is told.
+//! Nobody waits for room of one kind while holding room of a kind that comes later here, and holders of the last two kinds finish by
+//! writing, or by reading a disk. So room of each kind becomes free as long as the near end reads its answers.
 
 use std::{
     io,
@@ -16,10 +16,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Bytes of requests that are under way or whose answers wait to be written, as they are in memory.
 const ASKED: usize = 256 << 20;
 
-/// A message takes so many times its bytes once it is read, in small things.
+/// A parsed message takes this many times its bytes, in small allocations.
 const READ: usize = 8;
 
-/// And so many bytes whatever it is: a task, its queue, a place in tables.
+/// And this many bytes for any request: a task, its queue, entries in tables.
 const EACH: usize = 4 << 10;
 
 /// Bytes of answers that are being made of many things, or of a whole file.
@@ -34,7 +34,7 @@ const CONTENT: usize = 64 << 20;
 /// Bytes of content that came and wait to be stored. A near end has 64 MiB on the way.
 const UNSTORED: u64 = 256 << 20;
 
-/// A piece of content takes so many bytes more.
+/// Overhead of a piece of content, in bytes.
 const PIECE: u64 = 256;
 
 /// Pipes of one near end. It has eight sessions and four connections at most. Where content is compressed, each holds
@@ -47,7 +47,7 @@ const LISTINGS: usize = 128;
 /// Room that is held until it is dropped.
 pub type Held = Option<OwnedSemaphorePermit>;
 
-/// What there is room for.
+/// Room by kind.
 #[derive(Debug)]
 pub struct Room {
     asked: Arc<Semaphore>,
@@ -83,7 +83,7 @@ impl Room {
         }
     }
 
-    /// For a request of so many bytes, until its answer is written.
+    /// Room for a request of `bytes` bytes, until its answer is written.
     pub async fn asked(&self, bytes: usize) -> Held {
         hold(&self.asked, bytes.saturating_mul(READ).saturating_add(EACH), ASKED).await
     }
@@ -98,7 +98,7 @@ impl Room {
         hold(&self.answers, bytes, ANSWERS).await
     }
 
-    /// The same where it isn't worth waiting for.
+    /// Room for an answer where it isn't worth waiting for.
     pub fn answer_now(&self, bytes: usize) -> Held {
         self.answers.clone().try_acquire_many_owned(count(bytes, ANSWERS)).ok()
     }
@@ -135,13 +135,13 @@ impl Room {
         Ok(())
     }
 
-    /// What waits to be stored: who takes pieces out says so there.
+    /// Bytes that wait to be stored: whoever takes pieces out subtracts them.
     pub fn unstored(&self) -> Arc<AtomicU64> {
         self.unstored.clone()
     }
 }
 
-/// What a piece of content counts.
+/// Bytes that a piece of content counts for.
 pub fn piece(bytes: usize) -> u64 {
     bytes as u64 + PIECE
 }
@@ -151,7 +151,7 @@ async fn hold(of: &Arc<Semaphore>, bytes: usize, all: usize) -> Held {
     of.clone().acquire_many_owned(count(bytes, all)).await.ok()
 }
 
-/// What is larger than the half has that: it comes in turn, and smaller ones go on beside it.
+/// Anything larger than half counts as half: it gets its turn, and smaller ones continue beside it.
 fn count(bytes: usize, all: usize) -> u32 {
     bytes.min(all / 2) as u32
 }

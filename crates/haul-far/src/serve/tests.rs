@@ -1,4 +1,4 @@
-//! What a near end that means ill can't do, whatever it says.
+//! Limits on a malicious near end, whatever it sends.
 
 #![allow(clippy::disallowed_methods)] // Tests make their own files.
 
@@ -343,14 +343,14 @@ async fn who_listens_to_no_answer_is_no_longer_heard() {
         }
         taken = id;
     }
-    // What they hold, read, is below the room for requests.
+    // Once parsed, they take less than the room for requests.
     assert!(taken < 4_000, "{taken} requests were taken in");
     // It ends with the near end all the same.
     drop((input, output));
     assert!(timeout(SOON, serving).await.unwrap().is_err());
 }
 
-/// Content that is compressed by itself.
+/// Content that is compressed alone.
 const DATA_PACKED: u8 = 0x83;
 
 fn text() -> Vec<u8> {

@@ -1,11 +1,11 @@
-//! Symlinks in stores that have none: each is a file `NAME.rclonelink` that holds the target, as rclone keeps them with `--links`.
-//! Outside of this layer a symlink is a [`Kind::Symlink`] and goes by its own key; below it there are only files.
+//! Symlinks in stores that have none: each is a file `NAME.rclonelink` that holds the target, as with rclone's `--links`.
+//! Outside this layer a symlink is a [`Kind::Symlink`] with its own key; below it there are only files.
 //!
-//! Keys change nothing of the order ([`Key::symlink`] sorts where the file does), so listings pass through as they come, and
-//! places in them can be told to the store below.
+//! The translation keeps the order ([`Key::symlink`] sorts where the file does), so listings stream through, and
+//! positions in them can be passed to the store below.
 //!
-//! A file that is really called so can't be told from a symlink below. Above, none is there: nothing of such a name is found, and
-//! writing one is refused.
+//! A regular file with such a name can't be told from a symlink below. Above this layer such files don't exist: reading one answers
+//! not found, and writing one is refused.
 
 use crate::{
     Admin, Attributed, AttributesBatch, AttributesItem, Bundles, Caps, Cleanup, CopyBatch, CopyItem, Deltas, Doubles,
@@ -55,7 +55,7 @@ fn below(key: &Key) -> Option<Key> {
     }
 }
 
-/// What is found below, as it is above.
+/// Translates an entry of the store below.
 fn above(entry: Entry) -> Entry {
     match stored_symlink(entry.key.as_bytes()).filter(|_| entry.kind == Kind::File) {
         Some(path) => Entry { key: Key::symlink(path), kind: Kind::Symlink, ..entry },
@@ -100,7 +100,7 @@ fn edge(key: Key) -> Key {
     if key.is_symlink() { key.with_suffix([0]) } else { key }
 }
 
-/// What is asked for of a listing.
+/// Fields of the listing request.
 struct Asked {
     prefix: Vec<u8>,
     after: Option<Key>,
@@ -224,7 +224,7 @@ impl Store for LinkFiles {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        // What isn't there counts as deleted.
+        // Missing keys count as deleted.
         let there: Vec<bool> = keys.iter().map(|(key, _)| below(key).is_some()).collect();
         let goes: Vec<_> = keys.into_iter().filter_map(|(key, version)| Some((below(&key)?, version))).collect();
         Box::pin(async move {
@@ -271,7 +271,7 @@ impl Store for LinkFiles {
     }
 }
 
-/// True where the store below has all of these by the same keys: others go alone.
+/// True where all these keys are the same in the store below; other keys go one by one.
 fn are_same<'a>(mut keys: impl Iterator<Item = &'a Key>) -> bool {
     keys.all(|key| below(key).as_ref() == Some(key))
 }

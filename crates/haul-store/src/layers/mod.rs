@@ -1,4 +1,4 @@
-//! What stands between the engine and a store: the same for every store, in one order.
+//! Layers between the engine and a store: the same for every store, in one order.
 
 pub mod clock;
 pub mod links;
@@ -27,7 +27,7 @@ impl Stop {
 pub struct LayerSettings {
     /// How often a request is tried in all (`--low-level-retries`); 0 and 1 mean once.
     pub tries: u32,
-    /// The same for a store that has never answered.
+    /// Tries for a store that has never answered.
     pub tries_unanswered: u32,
     /// Longest wait after the first failure; it doubles with each further one.
     pub backoff: Duration,
@@ -42,8 +42,8 @@ pub struct LayerSettings {
 }
 
 impl Default for LayerSettings {
-    /// Ten tries as rclone; 100 ms and 20 s are the usual values of the AWS SDKs for "full jitter". A mistyped endpoint is told
-    /// within a second; a server that is being started is worth a second and third look.
+    /// Ten tries as rclone; 100 ms and 20 s are the usual values of the AWS SDKs for "full jitter". A mistyped endpoint is reported
+    /// within a second; a server that is being started is worth a second and third try.
     fn default() -> Self {
         LayerSettings {
             tries: 10,
@@ -66,11 +66,11 @@ pub fn with_links(store: Arc<dyn Store>, links: Links) -> Arc<dyn Store> {
 /// Puts the layers around `store`, from the outside in:
 ///
 /// 1. **links** ([`with_links`]): only keys change there, so it sees whole requests.
-/// 2. **retry**: sees every failure, also those of the layers below; the only place that tries again.
+/// 2. **retry**: sees every failure, also those of the layers below; the only place that retries.
 /// 3. **rate**: nearest to the store, so that bytes sent again count against the bandwidth limit too.
 ///
-/// The first is put around by who opens the store for a user, the others here.
-/// Requests a second (`--tpslimit`) are limited inside the network stores, by [`crate::Gate`], since one call here
+/// The first is added by whoever opens the store for a user, the others here.
+/// Requests per second (`--tpslimit`) are limited inside the network stores, by [`crate::Gate`], since one call here
 /// may be many requests.
 pub fn stack(store: Arc<dyn Store>, settings: &LayerSettings, meters: &Arc<Meters>) -> Arc<dyn Store> {
     let store = match &settings.rate {

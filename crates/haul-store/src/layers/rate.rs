@@ -48,7 +48,7 @@ const SERVER_WAITS: Duration = Duration::from_secs(20);
 /// Time that went by unused, because a timer rang late, is made up for up to this much.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// What is made up for must not come on top of the limit.
+/// Share of the limit that is used, so that catching up doesn't exceed it.
 const SHARE: f64 = 0.995;
 
 /// Bytes a second in each direction, changeable at any time.
@@ -70,7 +70,7 @@ impl Rate {
         rate
     }
 
-    /// Sets other limits; what waits already goes on as it was told.
+    /// Changes the limits; requests that wait already keep their old ones.
     pub fn set(&self, up: Option<u64>, down: Option<u64>) {
         self.up.set(up.filter(|limit| *limit > 0));
         self.down.set(down.filter(|limit| *limit > 0));
@@ -82,7 +82,7 @@ impl Rate {
         self.down.each.lock().limit = down.filter(|limit| *limit > 0);
     }
 
-    /// True when there is a limit in either direction now.
+    /// True when either direction has a limit now.
     pub fn is_set(&self) -> bool {
         [&self.up, &self.down].iter().any(|lane| lane.limit().is_some() || lane.each.lock().limit.is_some())
     }
@@ -93,7 +93,7 @@ impl Rate {
 struct Lane {
     bytes: Line,
     requests: Line,
-    /// Each file by itself.
+    /// Limit for each single file.
     each: Each,
 }
 
@@ -113,14 +113,14 @@ impl Lane {
         limits.into_iter().flatten().min().map_or(LARGE, |limit| (limit / 64).clamp(4 << 10, LARGE)) as usize
     }
 
-    /// Waits until a request for so many bytes of a file may begin.
+    /// Waits until a request for `bytes` bytes of a file may begin.
     async fn begin(&self, file: u64, bytes: u64, clock: &dyn Clock) {
         if bytes > LARGE {
             self.requests.turn(file, bytes, LEAD, clock).await;
         }
     }
 
-    /// Waits until so many bytes of a file may have passed.
+    /// Waits until `bytes` bytes of a file may have passed.
     async fn pass(&self, file: u64, bytes: u64, clock: &dyn Clock) {
         let own = self.each.lock().wait(file, bytes, clock.now());
         if !own.is_zero() {
@@ -151,7 +151,7 @@ impl Each {
 }
 
 impl Paid {
-    /// How long it takes until so many bytes of a file are paid for.
+    /// How long until `bytes` bytes of a file are paid for.
     fn wait(&mut self, file: u64, bytes: u64, now: Instant) -> Duration {
         let Some(limit) = self.limit else { return Duration::ZERO };
         if self.files.len() >= REMEMBERED {
@@ -311,7 +311,7 @@ impl Limited {
         Limited { inner, rate, clock }
     }
 
-    /// True when there is a limit now and bytes count here. Those of a disk only do where all stores of the run are disks.
+    /// True when there is a limit now and bytes count here. Bytes of a disk count only where all stores of the run are disks.
     fn is_limited(&self) -> bool {
         self.rate.is_set() && !(self.inner.caps().files && self.rate.remote.load(Relaxed))
     }
@@ -476,7 +476,7 @@ impl Store for Limited {
         self.inner.hashing().map(|_| self as &dyn Hashing)
     }
 
-    // What these move is little.
+    // These move few bytes.
 
     fn admin(&self) -> Option<&dyn Admin> {
         self.inner.admin()
@@ -605,7 +605,7 @@ impl Upload for LimitedUpload {
                 return self.inner.part(index, offset, payload).await;
             }
             rate.up.begin(file, payload.len(), &**clock).await;
-            // What goes over a network is held back as it goes.
+            // Bytes over a network are throttled as they pass.
             let (rate, clock) = (rate.clone(), clock.clone());
             let piece = rate.up.piece();
             let pace = Pace::new(piece, move |bytes| {
@@ -639,11 +639,11 @@ mod tests {
         task::{Context, Poll, Wake, Waker},
     };
 
-    /// A clock that goes on when nobody can do anything else.
+    /// A clock that advances when nothing else can run.
     struct Virtual {
         begun: Instant,
         now: Mutex<Instant>,
-        /// Ends of sleeps, and who sleeps; by their numbers, as several may end together.
+        /// Ends of sleeps and their wakers; numbered, as several may end together.
         sleeping: Mutex<BTreeMap<(Instant, u64), Waker>>,
         slept: AtomicU64,
     }
@@ -803,7 +803,7 @@ mod tests {
         assert_eq!(seconds(paid.wait(1, 1000, now)), 1.0);
         assert_eq!(seconds(paid.wait(1, 1000, now)), 2.0);
         assert_eq!(seconds(paid.wait(2, 500, now)), 0.5);
-        // What went by unused is made up for by little.
+        // Only a little unused time is made up for.
         assert_eq!(seconds(paid.wait(1, 1000, now + Duration::from_secs(60))), 1.0);
         paid.limit = None;
         assert_eq!(paid.wait(1, 1000, now), Duration::ZERO);

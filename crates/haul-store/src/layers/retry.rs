@@ -1,9 +1,9 @@
-//! The one place that tries again: requests that failed in a way that may pass, with growing waits drawn by lot.
+//! The one place that retries: requests that failed in a way that may pass, with growing, randomised waits.
 //!
-//! What was done already isn't done twice: bodies go on at the byte that was reached, listings after the last key,
-//! batches with the items that failed. Publishing is tried again only for writes so small that their bytes are still
-//! at hand; a store whose publish is one more request after many parts must itself see that it gets through. A run that the
-//! user stops waits for nothing more here.
+//! Finished work isn't repeated: bodies resume at the byte that was reached, listings after the last key,
+//! batches with the items that failed. Publishing is retried only for writes so small that their bytes are still
+//! at hand; a store whose publish is one more request after many parts must retry it itself. Once the
+//! user stops the run, nothing here waits any more.
 
 use super::{LayerSettings, Stop, clock::Clock};
 use crate::{
@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// From so many failures of one request in a row on a person is told, once a store; until then less than a second was waited.
+/// After this many failures of one request in a row the user is warned, once per store; until then less than a second was waited.
 const TOLD: u32 = 4;
 
 /// A request that is under way when the user stops the run gets its answer within this time, or is given up: whoever presses
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Retrying {
 impl Retrying {
     /// `inner`, tried again as `settings` say; counts in `meters`.
     pub fn new(inner: Arc<dyn Store>, settings: &LayerSettings, meters: Arc<Meters>) -> Self {
-        // A disk's work ends by itself, and leaves nothing behind only when it may.
+        // Work on a disk ends by itself, and leaves no remains only if it may finish.
         let stop = settings.stop.clone().filter(|_| !inner.caps().files);
         Retrying(Arc::new(Shared {
             inner,
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// What `request` comes to, unless the run is stopped and it still has no answer [`GRACE`] later.
+    /// The answer of `request`, unless the run is stopped and it still has none [`GRACE`] later.
     async fn answer<T>(&self, request: impl Future<Output = T>) -> Result<T> {
         let late = async {
             self.stopped().await;
@@ -498,7 +498,7 @@ impl Counts {
         Counts { watch, items: Mutex::new(vec![(0, 0); count]) }
     }
 
-    /// What to give along with a try of these items.
+    /// The watch to pass along with a try of these items.
     fn begin(self: &Arc<Self>, numbers: &[usize]) -> Watch {
         let mut items = self.items.lock().unwrap_or_else(|e| e.into_inner());
         for number in numbers {
@@ -520,7 +520,7 @@ impl Counts {
     }
 }
 
-/// A body that goes on where it broke off.
+/// A body that resumes where it broke off.
 struct Resuming {
     shared: Arc<Shared>,
     key: Key,
@@ -581,7 +581,7 @@ impl Resuming {
     }
 }
 
-/// A listing that goes on after its last key.
+/// A listing that resumes after its last key.
 struct Listing {
     shared: Arc<Shared>,
     request: ListRequest,
@@ -713,7 +713,7 @@ impl Upload for RetryingUpload {
 
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>> {
         Box::pin(async move {
-            // What another store could not give was asked for often enough there.
+            // Bytes that another store failed to supply were retried often enough there.
             let lost = || payload.relay().is_some_and(Relay::is_lost);
             let mut failures = Failures::default();
             loop {

@@ -36,7 +36,7 @@ enum What {
     Pull(pull::Args),
     /// List snapshots, or the versions of one
     List(list::Args),
-    /// Look whether all content of versions is there, and of the right size
+    /// Verify that all content of the versions exists and has the right size
     ///
     /// --verify=read reads all of it. Exits with 1 when something is missing or wrong.
     Check(check::Args),
@@ -44,16 +44,16 @@ enum What {
     ///
     /// Lines of a sign and a path: + added, - removed, * other content, m other mode or time. Exits with 1 when they differ.
     Diff(list::DiffArgs),
-    /// Remove a version, but no content
+    /// Remove a version; its content stays until gc
     ///
-    /// Removes no content, since other versions may use it; haul snapshot gc frees content that none uses.
+    /// Other versions may use the content; haul snapshot gc deletes what none uses.
     Rm(remove::RmArgs),
-    /// Remove versions by rules, but no content
+    /// Remove versions by rules; their content stays until gc
     ///
     /// Each snapshot is looked at by itself. A version stays if any rule keeps it; the list says which. A version that can't be read
     /// means that nothing is removed. See haul snapshot gc for the content.
     Forget(forget::Args),
-    /// Delete content that no version has
+    /// Delete content that no version uses
     ///
     /// Reads all versions first; any error there, a push that is running, or signs of DVC at the same remote mean that nothing is
     /// deleted. With --dry-run it only shows.

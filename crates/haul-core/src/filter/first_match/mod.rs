@@ -1,7 +1,7 @@
-//! rsync's filter rules: first match wins for each name, a directory that is left out takes all below it along, hiding
-//! at the source and protecting at the destination are two things, and directories may bring rules of their own.
+//! rsync's filter rules: for each name the first match wins, an excluded directory excludes everything below it, hiding
+//! at the source and protecting at the destination are separate, and directories may add rules of their own.
 //!
-//! Pure: files of rules come through [`RuleFiles`], which the caller makes.
+//! Pure: rule files are read through [`RuleFiles`], which the caller implements.
 
 mod parse;
 mod pattern;
@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-/// Reads files of rules for whoever compiles rules.
+/// Reads rule files for the compiler of rules.
 pub trait RuleFiles: fmt::Debug + Send + Sync {
     /// The rules that the directory `dir` (an absolute path ending in `/`) holds in a file of this name; `None` when it has
     /// none.
@@ -54,7 +54,7 @@ struct Rule {
     protect: bool,
     /// Matches what the pattern doesn't.
     negated: bool,
-    /// Not for what goes with the directory that holds it.
+    /// Not for entries deleted together with their directory.
     perishable: bool,
     /// The pattern is of an absolute path: this is the one that names are below, ending in `/`.
     absolute: Option<Arc<[u8]>>,
@@ -65,7 +65,7 @@ enum Item {
     Rule(Rule),
     /// Rules that each directory may hold, in a file of this name.
     PerDir(Arc<PerDir>),
-    /// Rules that can't be read: nobody knows what they leave out, so everything is left alone on both sides.
+    /// Rules that can't be parsed: it isn't known what they exclude, so everything is left alone on both sides.
     Unknown,
 }
 
@@ -75,7 +75,7 @@ struct PerDir {
     /// Tells it from others whose rules are remembered.
     id: usize,
     name: Vec<u8>,
-    /// The directory whose file names it: rules of directories above that one don't count.
+    /// The directory whose file names it: rules of directories above that one are ignored.
     since: Vec<u8>,
     /// Names of the files that it is named in, by one another: naming one of them again adds nothing.
     within: Vec<Vec<u8>>,
@@ -93,7 +93,7 @@ type OfDirs = HashMap<(usize, Vec<u8>), Arc<Vec<Item>>>;
 #[derive(Debug, Default)]
 struct Remembered {
     recent: OfDirs,
-    /// What was recent before.
+    /// Entries that were recent before.
     older: OfDirs,
 }
 
@@ -120,7 +120,7 @@ impl Remembered {
 #[derive(Debug)]
 pub struct RuleSet {
     items: Vec<Item>,
-    /// Absolute path of the directory that names are relative to, ending in `/`: there are the directories that bring rules.
+    /// Absolute path of the directory that names are relative to, ending in `/`: directories with rules of their own are below it.
     root: Arc<[u8]>,
     /// That directory only holds what arguments name: it is one of those above the transfer.
     bare_root: bool,
@@ -135,8 +135,8 @@ pub struct RuleSet {
     broken: Mutex<Vec<Wrong>>,
 }
 
-/// Directories whose rules are remembered at least. A destination's files of rules are read once, before the transfer may
-/// replace them, and count as they were then: a listing must never be so many directories ahead of what is decided.
+/// Least number of directories whose rules are remembered. A destination's rule files are read once, before the transfer may
+/// replace them, and count as they were then: a listing must never run this many directories ahead of the decisions.
 const REMEMBERED: usize = 16_384;
 
 impl RuleSet {
@@ -145,7 +145,7 @@ impl RuleSet {
         self.items.is_empty()
     }
 
-    /// True when directories may bring rules of their own.
+    /// True when directories may add rules of their own.
     pub fn per_dir(&self) -> bool {
         self.items.iter().any(|item| matches!(item, Item::PerDir(_)))
     }
@@ -155,12 +155,12 @@ impl RuleSet {
         &self.texts
     }
 
-    /// True when a directory brought rules that can't be read.
+    /// True when a directory had rules that can't be parsed.
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
 
-    /// What is wrong with rules that directories brought, in one line each.
+    /// Errors in rules from directories, one line each.
     pub fn broken(&self) -> Vec<Wrong> {
         self.broken.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
@@ -173,7 +173,7 @@ impl RuleSet {
             == Some(false)
     }
 
-    /// What the first of these that has something to say says for what is in `dir`.
+    /// The answer of the first of these rules that applies, for an entry in `dir`.
     fn first(&self, items: &[Item], says: &dyn Fn(&Rule) -> Option<bool>, dir: &[u8]) -> Option<bool> {
         items.iter().find_map(|item| match item {
             Item::Rule(rule) => says(rule),
@@ -202,7 +202,7 @@ impl RuleSet {
         self.of_dirs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The rules that a `dir-merge` rule finds for what is in `dir`: the directory's own first, then those of the
+    /// The rules of a `dir-merge` rule for an entry in `dir`: the directory's own first, then those of the
     /// directories above.
     fn of_dir(&self, per_dir: &PerDir, dir: &[u8]) -> Arc<Vec<Item>> {
         let at = (per_dir.id, dir.to_vec());
@@ -217,7 +217,7 @@ impl RuleSet {
         };
         let path = [&self.root[..], dir].concat();
         let bare = self.bare_root && dir.is_empty();
-        // What a file there names is looked for beside it.
+        // A file named there is looked up beside it.
         let looks_above = per_dir.from_above || !per_dir.within.is_empty();
         let rules = match bare && (per_dir.no_inherit || !looks_above) {
             true => inherited,

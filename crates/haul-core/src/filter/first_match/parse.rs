@@ -6,14 +6,14 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// What CVS leaves alone, from rsync(1), `--cvs-exclude`.
+/// Patterns that CVS ignores, from rsync(1), `--cvs-exclude`.
 const CVS: &str = "RCS SCCS CVS CVS.adm RCSLOG cvslog.* tags TAGS .make.state .nse_depinfo *~ #* .#* ,* _$* *$ *.old *.bak \
                    *.BAK *.orig *.rej .del-* *.a *.olb *.o *.obj *.so *.exe *.Z *.elc *.ln core .svn/ .git/ .hg/ .bzr/";
 
 /// Rule files in rule files.
 const MAX_DEPTH: usize = 16;
 
-/// What a rule has that says nothing of its own.
+/// Modifiers of a rule that has none of its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Defaults {
     /// Each line is a pattern of this sign.
@@ -27,7 +27,7 @@ pub(super) struct Defaults {
     perishable: bool,
     negated: bool,
     absolute: bool,
-    /// What absolute patterns take for the path that names are below.
+    /// Root that absolute patterns assume for the path that names are relative to.
     root: Arc<[u8]>,
     /// Unqualified rules hide only (`--delete-excluded`).
     pub delete_excluded: bool,
@@ -74,8 +74,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// No rules yet. `root`: the absolute path that names are relative to, ending in `/`. `delete_excluded`: what is
-    /// left out may be deleted. `from0`: entries of files end in NUL.
+    /// No rules yet. `root`: the absolute path that names are relative to, ending in `/`. `delete_excluded`: excluded
+    /// files may be deleted. `from0`: entries of files end in NUL.
     pub fn new(root: Vec<u8>, files: Arc<dyn RuleFiles>, delete_excluded: bool, from0: bool) -> Builder {
         let root: Arc<[u8]> = root.into();
         let defaults = Defaults { delete_excluded, from0, root: root.clone(), ..Defaults::default() };
@@ -94,14 +94,14 @@ impl Builder {
         Builder { bare_root, ..self }
     }
 
-    /// What the home folder and the environment add to CVS's list, wherever a rule takes that.
+    /// Words that the home folder and the environment add to CVS's list, wherever a rule uses that list.
     pub fn with_cvs_words(self, cvs_words: Vec<Vec<u8>>) -> Builder {
         Builder { cvs_words, ..self }
     }
 
     /// `--filter`.
     ///
-    /// Errors: what is wrong with the rule, which is named.
+    /// Errors: the problem with the rule, naming it.
     pub fn filter(&mut self, rule: &[u8]) -> Result<(), Wrong> {
         self.texts.push(format!("rsync filter {}", String::from_utf8_lossy(rule)));
         self.line(rule, &self.defaults.clone(), 0)
@@ -126,7 +126,7 @@ impl Builder {
         Ok(())
     }
 
-    /// `--cvs-exclude`: CVS's list with what is added to it, and a `.cvsignore` in each directory.
+    /// `--cvs-exclude`: CVS's list with additions, and a `.cvsignore` in each directory.
     ///
     /// Errors: as [`Builder::filter`].
     pub fn cvs(&mut self) -> Result<(), Wrong> {
@@ -204,7 +204,7 @@ impl Builder {
 }
 
 impl Defaults {
-    /// Those of rsync's own list for CVS: in a directory that goes they keep nothing. What users say in theirs does.
+    /// Modifiers for rsync's own CVS list: in a directory that is deleted these rules protect nothing. Users' additions do.
     fn perishing(self) -> Defaults {
         Defaults { perishable: true, ..self }
     }
@@ -216,7 +216,7 @@ pub(super) struct Place<'a> {
     pub path: &'a [u8],
     /// Absolute path of the directory that names are relative to, ending in `/`.
     pub root: &'a Arc<[u8]>,
-    /// What patterns that begin with a slash are of.
+    /// Directory that patterns with a leading slash are relative to.
     pub dir: &'a [u8],
     /// It is above the transfer's root, so that such patterns are absolute.
     pub absolute: bool,
@@ -224,9 +224,9 @@ pub(super) struct Place<'a> {
     pub next_id: &'a AtomicUsize,
 }
 
-/// The rules that a directory's file holds, and whether it puts away those that the directory would inherit.
+/// The rules in a directory's file, and whether it drops those that the directory would inherit.
 ///
-/// Errors: what is wrong with a rule, which is named; a file that one names and that can't be read.
+/// Errors: the problem with a rule, naming it; a file that a rule names and that can't be read.
 pub(super) fn of_dir(text: &[u8], per_dir: &PerDir, place: &Place<'_>) -> Result<(Vec<Item>, bool), Wrong> {
     let mut found = (Vec::new(), false);
     let mut defaults = per_dir.defaults.clone();

@@ -40,7 +40,7 @@ impl Pattern {
         let anchored = text[0] == b'/';
         let body = if anchored { &text[1..] } else { text };
         let double_first = double == Some(0);
-        // What begins with `**` reaches over slashes by itself.
+        // A leading `**` crosses slashes already.
         let whole = anchored || double_first;
         // A backslash is a plain character where nothing is wild.
         let expression = if wild { translate(body)? } else { body.iter().map(|b| byte(*b)).collect() };
@@ -163,7 +163,7 @@ fn class(text: &[u8]) -> Option<(String, usize)> {
     }
     let wanted = (0..=255u8).filter(|b| set[usize::from(*b)] != negated && *b != b'/').map(byte);
     let wanted: String = wanted.collect();
-    // What can match nothing.
+    // A class that can match nothing.
     let class = if wanted.is_empty() { "[^\\x00-\\xff]".into() } else { format!("[{wanted}]") };
     Some((class, at))
 }

@@ -23,7 +23,7 @@ struct Rules {
 }
 
 impl Selection {
-    /// The same as data; `None` where it depends on the machine.
+    /// The rules as data; `None` where they depend on the machine.
     pub fn portable(&self) -> Option<Portable> {
         if self.others.is_some() {
             return None;

@@ -1,5 +1,5 @@
-//! What one rsync job is about: the rules, the names that its arguments give, and how keys become the names that rules
-//! speak of.
+//! Selection of one rsync job: the rules, the names in its arguments, and the mapping of keys to the names that rules
+//! match.
 
 use super::{RuleSet, Side, Wrong};
 use crate::{Key, key};
@@ -49,7 +49,7 @@ impl Only {
         (is_dir && above(&[name, b"/"].concat())) || self.below(name)
     }
 
-    /// True for what one of the whole directories doesn't hold at the source, as far as names tell.
+    /// True for a name in one of the whole directories that the source doesn't have, as far as names tell.
     fn is_extra(&self, name: &[u8]) -> bool {
         self.whole.iter().any(|dir| {
             let rest = match dir.is_empty() {
@@ -63,7 +63,7 @@ impl Only {
         })
     }
 
-    /// True for a directory that is only on the way to a name.
+    /// True for a directory that is only a parent of a listed name.
     fn is_unlisted_parent(&self, dir: &[u8]) -> bool {
         self.names.binary_search_by(|n| n.as_slice().cmp(dir)).is_err() && !self.below(dir)
     }
@@ -75,12 +75,12 @@ impl Only {
     }
 }
 
-/// What other sources of the same transfer show, by the names that rules know. Made by the caller, who may look on a disk.
+/// Names that other sources of the same transfer show, as rules see them. Implemented by the caller, who may look on a disk.
 pub trait OtherSources: fmt::Debug + Send + Sync {
-    /// Does another source bring this name, so that what is no directory here is left out?
+    /// True when another source has this name, so that anything but a directory is left out here.
     fn hides(&self, name: &[u8]) -> bool;
 
-    /// Does a source that goes before this one show a directory of this name?
+    /// Does an earlier source show a directory of this name?
     fn has_dir(&self, name: &[u8]) -> bool;
 
     /// Does another source show this name, or may it?
@@ -90,14 +90,14 @@ pub trait OtherSources: fmt::Debug + Send + Sync {
     fn shows_dir(&self, name: &[u8]) -> bool;
 }
 
-/// What one job takes, and what it may delete.
+/// The entries that one job transfers, and those it may delete.
 #[derive(Debug)]
 pub struct Selection {
     pub(super) rules: RuleSet,
-    /// What the destination may lose goes by these instead: the same, with the files of its own directories.
+    /// Rules for what the destination may lose, instead of `rules`: the same, with the files of its own directories.
     pub(super) kept: Option<RuleSet>,
     pub(super) only: Option<Only>,
-    /// What stands before each key in the names that rules speak of; ends in `/` unless empty.
+    /// Prefix of each key in the names that rules match; ends in `/` unless empty.
     pub(super) prefix: Vec<u8>,
     pub(super) others: Option<Arc<dyn OtherSources>>,
     /// Directories on the way to names take no part themselves.
@@ -126,23 +126,23 @@ impl Selection {
         Selection { unlisted_parents, ..self }
     }
 
-    /// True for a directory that takes no part itself.
+    /// True for a directory that isn't transferred itself.
     pub fn is_unlisted_parent(&self, dir: &[u8]) -> bool {
         let below = dir.strip_suffix(b"/").unwrap_or(dir);
         self.unlisted_parents && self.only.as_ref().is_some_and(|only| only.is_unlisted_parent(below))
     }
 
-    /// True when directories may be made that take no part themselves.
+    /// True when directories may be made that aren't transferred themselves.
     pub fn has_unlisted_parents(&self) -> bool {
         self.unlisted_parents
     }
 
-    /// True for a directory that a source before this one shows too: its attributes are that one's.
+    /// True for a directory that an earlier source shows too: its attributes come from that one.
     pub fn is_of_earlier_source(&self, dir: &[u8]) -> bool {
         self.others.as_ref().is_some_and(|others| others.has_dir(&self.name(dir)))
     }
 
-    /// True when another source shows it, or may: a directory's key is shown only where that is one too.
+    /// True when another source shows it, or may: a directory's key is shown only where it is a directory there too.
     pub fn shown_by_another_source(&self, at: &[u8]) -> bool {
         self.others.as_ref().is_some_and(|others| match at.ends_with(b"/") {
             true => others.shows_dir(&self.name(at)),
@@ -160,12 +160,12 @@ impl Selection {
         &self.rules
     }
 
-    /// True when a directory brought rules that can't be read.
+    /// True when a directory had rules that can't be parsed.
     pub fn is_broken(&self) -> bool {
         self.rules.is_broken() || self.kept.as_ref().is_some_and(RuleSet::is_broken)
     }
 
-    /// What is wrong with rules that directories brought, in one line each.
+    /// Errors in rules from directories, one line each.
     pub fn broken(&self) -> Vec<Wrong> {
         let kept = self.kept.iter().flat_map(RuleSet::broken);
         self.rules.broken().into_iter().chain(kept).collect()
@@ -175,7 +175,7 @@ impl Selection {
         self.kept.as_ref().unwrap_or(&self.rules).leaves_out(name, is_dir, Side::Protect, dying)
     }
 
-    /// Texts that tell this selection from others.
+    /// Texts that identify this selection.
     pub fn texts(&self) -> Vec<String> {
         let mut texts = self.rules.texts().to_vec();
         texts.push(format!("rsync prefix {}", self.prefix.escape_ascii()));
@@ -196,8 +196,8 @@ impl Selection {
         name
     }
 
-    /// Does the source show this key, as far as itself goes? On the `destination` what it shows is to be seen too, and
-    /// what it would not lose.
+    /// True when the source shows this key, by its own rules. On the `destination`, entries that the source shows must be seen too, and
+    /// those that it would not lose.
     pub fn shows(&self, at: &[u8], destination: bool) -> bool {
         let (name, is_dir) = (self.name(at), at.is_empty() || at.ends_with(b"/"));
         let below = &name[self.prefix.len().min(name.len())..];
@@ -205,15 +205,15 @@ impl Selection {
         if !at.is_empty() && !self.only.as_ref().is_none_or(wanted) {
             return false;
         }
-        // Rules are about what is named and what is in it.
+        // Rules apply to listed names and entries below them.
         if is_dir && self.only.as_ref().is_some_and(|only| only.is_unlisted_parent(below)) {
             return true;
         }
         if !is_dir && !destination && self.others.as_ref().is_some_and(|others| others.hides(&name)) {
             return false;
         }
-        // What a directory may lose only when it goes itself must be seen too. The destination's own rules are asked first: so
-        // they are read when its directory is listed, and before what is transferred replaces them.
+        // Entries that a directory may lose only when it is deleted itself must be seen too. The destination's own rules are asked first:
+        // so they are read when its directory is listed, and before a transfer replaces them.
         let may_go = destination && !self.protects(&name, is_dir, true);
         may_go || !self.rules.leaves_out(&name, is_dir, Side::Hide, false)
     }
