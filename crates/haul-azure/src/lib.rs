@@ -1,6 +1,6 @@
 //! Azure Blob Storage (`azureblob`), and Azurite.
 //!
-//! A file is a block blob. What is small is one request; what is larger goes in blocks, which nobody sees before their list is put.
+//! A file is a block blob. A small one is one request; a larger one is sent in blocks, which stay invisible until their list is committed.
 //! Nothing is retried here.
 
 mod certificate;
@@ -60,6 +60,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         hashes_stored: vec![Algo::Md5],
         cheap_reads: false,
         written_in_place: false,
+        listing_may_omit: false,
         files: false,
         parts: Some(PartLimits {
             min: 1,
@@ -74,7 +75,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
             single: config.chunk_size,
             single_copy: u64::MAX,
         }),
-        // The MD5 goes before the body.
+        // The MD5 is sent before the body.
         relays: false,
         domain: Some(domain),
         place: None,

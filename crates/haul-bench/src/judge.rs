@@ -61,6 +61,11 @@ pub enum Limit {
         /// Bytes a second.
         bytes_per_second: f64,
     },
+    /// It looks like requests, but another measurement of this direction had clearly more files a second.
+    Unclear {
+        /// The most files a second of another measurement.
+        files_per_second: f64,
+    },
 }
 
 /// What was found out about one sweep.
@@ -89,10 +94,13 @@ pub struct Finding {
 pub struct Choice {
     /// Which way.
     pub direction: Direction,
-    /// Files at once; `None` when no sweep of whole files was measured, or the engine's own choice was clearly faster.
+    /// Files at once; `None` when no sweep of whole files was measured, one was still getting faster at its end, or the
+    /// engine's own choice was clearly faster.
     pub transfers: Option<usize>,
     /// Parts of a large file at once; `None` likewise.
     pub streams: Option<usize>,
+    /// A sweep was still getting faster at its end, so its number isn't known.
+    pub rising: bool,
 }
 
 /// What one connection does by itself in one direction.
@@ -180,8 +188,12 @@ fn limit(sweep: &Sweep, knee: &Knee, sweeps: &[Sweep], cores: usize) -> Limit {
     let throttled: u64 = from_knee().map(|p| p.throttled).sum();
     // The most at once last the longest, so a burst that the store lets through counts least there.
     let files_per_second = sweep.points.last().map_or(0.0, Point::files_per_second);
+    let of_requests = || match most_files(sweep, sweeps) {
+        most if most > files_per_second * ALIKE => Limit::Unclear { files_per_second: most },
+        _ => Limit::RequestRate { files_per_second, throttled },
+    };
     if throttled > 0 {
-        return Limit::RequestRate { files_per_second, throttled };
+        return of_requests();
     }
     let busy = from_knee().map(|p| p.cores).fold(0.0, f64::max);
     if busy >= cores as f64 * BUSY {
@@ -195,9 +207,17 @@ fn limit(sweep: &Sweep, knee: &Knee, sweeps: &[Sweep], cores: usize) -> Limit {
     let others = sweeps.iter().filter(|s| s.direction == sweep.direction && s.size != sweep.size);
     let most = others.map(best).fold(0.0, f64::max);
     match most > bytes_per_second * ALIKE {
-        true => Limit::RequestRate { files_per_second, throttled },
+        true => of_requests(),
         false => Limit::TotalBandwidth { bytes_per_second },
     }
+}
+
+/// The most files a second that other sweeps of the same direction reached, or the engine by itself in this one.
+fn most_files(sweep: &Sweep, sweeps: &[Sweep]) -> f64 {
+    let others = sweeps.iter().filter(|s| s.direction == sweep.direction);
+    let others = others.filter(|s| (s.size, s.in_parts) != (sweep.size, sweep.in_parts));
+    let points = others.flat_map(|s| s.points.iter().chain(&s.auto)).chain(&sweep.auto);
+    points.map(Point::files_per_second).fold(0.0, f64::max)
 }
 
 /// What one connection does by itself, for each direction that was measured.
@@ -224,19 +244,22 @@ pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
 }
 
 /// The settings that suit each direction: the least concurrency that is as good as the best, for whole files of any
-/// measured size, and for the parts of a large one. None where the engine's own choice was clearly faster than any of them.
+/// measured size, and for the parts of a large one. None where a sweep was still getting faster at its end, or the engine's
+/// own choice was clearly faster than any of them.
 pub fn choices(sweeps: &[Sweep]) -> Vec<Choice> {
     let of = |direction| {
         let mine = |in_parts| sweeps.iter().filter(move |s| s.direction == direction && s.in_parts == in_parts);
         let beaten = |sweep: &Sweep| {
             sweep.auto.as_ref().is_some_and(|auto| auto.bytes_per_second() >= best(sweep) * CLEARLY_FASTER)
         };
+        let is_rising = |in_parts| mine(in_parts).filter_map(knee).any(|knee| knee.rising);
         let knees = |in_parts| {
             let knees = mine(in_parts).filter_map(knee).map(|knee| knee.at_once).max();
-            knees.filter(|_| !mine(in_parts).any(beaten))
+            knees.filter(|_| !is_rising(in_parts) && !mine(in_parts).any(beaten))
         };
         let is_measured = mine(false).chain(mine(true)).any(|sweep| knee(sweep).is_some());
-        is_measured.then(|| Choice { direction, transfers: knees(false), streams: knees(true) })
+        let rising = is_rising(false) || is_rising(true);
+        is_measured.then(|| Choice { direction, transfers: knees(false), streams: knees(true), rising })
     };
     DIRECTIONS.into_iter().filter_map(of).collect()
 }
@@ -329,6 +352,7 @@ mod tests {
             Limit::Cpu { .. } => "cpu",
             Limit::RequestRate { .. } => "requests",
             Limit::TotalBandwidth { .. } => "bandwidth",
+            Limit::Unclear { .. } => "unclear",
         };
         limits(sweeps).into_iter().map(name).collect()
     }
@@ -360,6 +384,24 @@ mod tests {
     }
 
     #[test]
+    fn no_limit_of_requests_where_more_files_went_through() {
+        // 1.3 files a second of 100 kB, and 2.9 of 1 MB.
+        let small = up(100 * KB, &[0.12, 0.13]);
+        assert_eq!(names(&[small.clone(), up(MB, &[0.7, 1.4, 2.9])]), ["unclear", "not reached"]);
+        // As many of 1 MB, but the engine alone made more of the small ones.
+        let mut sweeps = [small.clone(), up(MB, &[0.7, 1.3, 1.3])];
+        assert_eq!(names(&sweeps)[0], "requests");
+        sweeps[0].auto = Some(Point { at_once: None, elapsed: small.points[1].elapsed / 4, ..small.points[1].clone() });
+        let Limit::Unclear { files_per_second } = limits(&sweeps)[0] else { unreachable!() };
+        assert!((files_per_second - 5.2).abs() < 1e-9);
+        // A store that asked to slow down is no better proof.
+        sweeps[0].points[1].throttled = 3;
+        assert_eq!(names(&sweeps)[0], "unclear");
+        sweeps[0].auto = None;
+        assert_eq!(names(&sweeps)[0], "requests");
+    }
+
+    #[test]
     fn one_connection_by_itself() {
         // 80 ms a file, 25 MB/s.
         let time = |size: u64| 0.08 + size as f64 / 25e6;
@@ -379,13 +421,16 @@ mod tests {
     #[test]
     fn the_choice_is_the_least_that_is_as_good_as_the_best() {
         let sweeps = [up(100 * KB, &[1.0, 2.0, 4.0, 4.1]), hpc(), up(40 * MB, &[24.0, 47.0, 48.0])];
-        let choice = Choice { direction: Direction::Up, transfers: Some(8), streams: Some(2) };
+        let choice = Choice { direction: Direction::Up, transfers: Some(8), streams: Some(2), rising: false };
         assert_eq!(choices(&sweeps), [choice]);
         assert_eq!(choices(&[]), []);
+        // One of them ended too early to tell.
+        let early = [up(100 * KB, &[1.0, 2.0, 4.0]), sweeps[1].clone(), sweeps[2].clone()];
+        assert_eq!(choices(&early), [Choice { transfers: None, rising: true, ..choice }]);
         // Of whole files the engine made more by itself.
         let mut sweeps = sweeps;
         sweeps[0].auto = Some(Point { at_once: None, elapsed: sweeps[0].points[3].elapsed / 2, ..sweeps[0].points[3] });
-        let choice = Choice { direction: Direction::Up, transfers: None, streams: Some(2) };
+        let choice = Choice { transfers: None, ..choice };
         assert_eq!(choices(&sweeps), [choice]);
     }
 

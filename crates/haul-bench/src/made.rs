@@ -143,6 +143,7 @@ impl MadeStore {
             hashes_stored: Vec::new(),
             cheap_reads: true,
             written_in_place: false,
+            listing_may_omit: false,
             files: false,
             // A local disk's, since that is what it stands for.
             parts: Some(PartLimits::FILE),

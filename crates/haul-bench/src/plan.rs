@@ -295,6 +295,15 @@ pub fn files_of_auto(suits: usize, left: Left, in_parts: bool) -> Option<u64> {
     (files >= suits as u64).then_some(files)
 }
 
+/// True where the run with nothing fixed, of `auto` files, is to come before a measurement of `files`: after both the time of
+/// this direction would be over. Pessimistic, as if more at once brought nothing.
+pub fn is_auto_next(files: Result<u64, Short>, auto: u64, left: Left) -> bool {
+    match files {
+        Ok(files) => (files + auto) as f64 > left.rate * left.time.as_secs_f64() / 2.0,
+        Err(short) => short == Short::Time,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,6 +399,25 @@ mod tests {
         assert_eq!(files_at(4, left(5), true), Ok(1));
         assert_eq!(files_at(4, left(1), true), Err(Short::Files));
         assert_eq!(files_of_auto(8, left(1), true), Some(1));
+    }
+
+    #[test]
+    fn the_run_with_nothing_fixed_comes_before_the_time_is_over() {
+        let left = |seconds, rate| Left { all: 178, files: 170, time: Duration::from_secs(seconds), rate };
+        for (left, files, auto, first) in [
+            // Plenty of time.
+            (left(300, 100.0), Ok(44), 256, false),
+            // A file takes more than a second: six files at two at once, and 24 alone, need more than half of 25 s.
+            (left(25, 0.7), Ok(6), 24, true),
+            (left(100, 0.7), Ok(6), 24, false),
+            // No time even for the measurement.
+            (left(5, 0.7), Err(Short::Time), 24, true),
+            (left(5, 0.7), Err(Short::Files), 24, false),
+            // Nothing was measured yet.
+            (left(5, f64::INFINITY), Ok(1), 1, false),
+        ] {
+            assert_eq!(is_auto_next(files, auto, left), first, "{left:?}");
+        }
     }
 
     #[test]

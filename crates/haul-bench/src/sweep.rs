@@ -1,12 +1,12 @@
 //! Runs a plan: for each size, up and back, or across, at 1, 2, 4, … at once, until more brings nothing or the bounds are
-//! reached; then where the knee should be, and once with nothing fixed.
+//! reached; then where the knee should be, and once with nothing fixed, which comes earlier where the time is short.
 
 use crate::{
     Bench, Direction, Ended, Measured, Step, Sweep,
     clear::{clear, fresh},
     judge,
     made::Made,
-    plan::{Class, DIR_FILES, Left, Plan, Short, files_at, files_of_auto},
+    plan::{Class, DIR_FILES, Left, Plan, Short, files_at, files_of_auto, is_auto_next},
     point::{Order, Ran, measure},
 };
 use futures::future::LocalBoxFuture;
@@ -121,6 +121,9 @@ impl Run<'_> {
         let mut at_once = 1;
         while lanes.iter().any(|lane| lane.ended.is_none()) {
             for lane in lanes.iter_mut().filter(|lane| lane.ended.is_none()) {
+                if self.is_auto_next(lane, &place, at_once) {
+                    self.auto(lane, &mut place).await?;
+                }
                 let left = lane.left(&place);
                 self.level(lane, &mut place, at_once, left).await?;
             }
@@ -138,7 +141,9 @@ impl Run<'_> {
                 self.level(lane, &mut place, at_once, left).await?;
                 lane.sweep.points.sort_by_key(|point| point.at_once);
             }
-            self.auto(lane, &mut place).await?;
+            if lane.sweep.auto.is_none() {
+                self.auto(lane, &mut place).await?;
+            }
         }
         let (empty, measured) =
             lanes.into_iter().map(Lane::into_sweep).partition(|sweep: &Sweep| sweep.points.is_empty());
@@ -187,13 +192,28 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// True where the run with nothing fixed must come before this measurement, or there would be no time for it.
+    fn is_auto_next(&self, lane: &Lane, place: &Place<'_>, at_once: usize) -> bool {
+        let Some((suits, _)) = self.lanes_of_auto(lane, place).filter(|_| lane.sweep.auto.is_none()) else {
+            return false;
+        };
+        let (class, left) = (place.class, lane.left(place));
+        let auto = files_of_auto(suits, left, class.in_parts).unwrap_or_default();
+        is_auto_next(files_at(class.lanes(at_once), left, class.in_parts), auto, left)
+    }
+
+    /// Files under way that suit the run with nothing fixed, and those that the sweep found to be enough.
+    fn lanes_of_auto(&self, lane: &Lane, place: &Place<'_>) -> Option<(usize, usize)> {
+        let knee = judge::knee(&lane.sweep)?;
+        let alone = self.bench.source.as_ref().map_or(place.store.caps().concurrency, |source| source.alone);
+        Some((place.class.lanes(knee.at_once.max(alone)), place.class.lanes(knee.at_once)))
+    }
+
     /// Once with nothing fixed.
     async fn auto(&mut self, lane: &mut Lane, place: &mut Place<'_>) -> Result<()> {
-        let Some(knee) = judge::knee(&lane.sweep) else { return Ok(()) };
         // As many files as a search from the engine's first guess needs; all lanes count as busy once as many run as the
         // sweep found to be enough.
-        let alone = self.bench.source.as_ref().map_or(place.store.caps().concurrency, |source| source.alone);
-        let (suits, chosen) = (place.class.lanes(knee.at_once.max(alone)), place.class.lanes(knee.at_once));
+        let Some((suits, chosen)) = self.lanes_of_auto(lane, place) else { return Ok(()) };
         let in_parts = place.class.in_parts;
         let Some(files) = files_of_auto(suits, lane.left(place), in_parts) else { return Ok(()) };
         // With few files for so many lanes hardly any would be left: then all count.
@@ -287,7 +307,9 @@ impl Lane {
 
     fn left(&self, place: &Place<'_>) -> Left {
         let time: Duration = place.deadline.saturating_duration_since(Instant::now());
-        Left { all: place.class.files, files: self.files, time, rate: self.rate }
+        // Nothing is kept for the last run once that is done.
+        let all = if self.sweep.auto.is_some() { 0 } else { place.class.files };
+        Left { all, files: self.files, time, rate: self.rate }
     }
 
     /// Ends the sweep, unless it has ended for another reason.

@@ -357,7 +357,11 @@ impl<'a> Line<'a> {
     fn elsewhere(&self, name: &str) -> Option<String> {
         let has = |command: &&Command| command.get_arguments().any(|arg| arg.get_long() == Some(name));
         let commands: Vec<_> = self.root.get_subcommands().filter(has).map(Command::get_name).collect();
-        (!commands.is_empty()).then(|| format!("only {} has it", commands.join(", ")))
+        match commands.as_slice() {
+            [] => None,
+            [only] => Some(format!("only {only} has it")),
+            [first @ .., last] => Some(format!("only {} and {last} have it", first.join(", "))),
+        }
     }
 
     /// The flag that matches, the command's own first. Before the command is known, one that commands have of which all want a value
@@ -630,6 +634,7 @@ mod tests {
             ("obscure --transferz 3", "unknown flag --transferz (did you mean --transfers?)"),
             ("obscure --zzzzzz", "unknown flag --zzzzzz (see haul help flags)"),
             ("ls --csv r:", "unknown flag --csv (only lsf has it)"),
+            ("ls --base64 r:", "unknown flag --base64 (only hashsum, md5sum and sha1sum have it)"),
             ("obscure -Pz", "unknown flag -z in -Pz (see haul help flags)"),
             ("obscure -z", "unknown flag -z (see haul help flags)"),
             ("copy -rz a b", "unknown flag -r in -rz (all that is below a directory goes along without it)"),

@@ -122,8 +122,10 @@ fn first_paragraph(text: &str) -> String {
     let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     // The standard library's words for a number that can't be read.
-    line.replace("invalid digit found in string", "it is not a whole number")
-        .replace("invalid float literal", "it is not a number")
+    let value = line.split('\'').nth(1).and_then(|value| value.strip_prefix('-')).unwrap_or_default();
+    let is_negative = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let wrong = if is_negative { "must be 0 or more" } else { "it is not a whole number" };
+    line.replace("invalid digit found in string", wrong).replace("invalid float literal", "it is not a number")
 }
 
 #[cfg(test)]
@@ -152,11 +154,12 @@ mod tests {
 
     #[test]
     fn claps_words_become_one_line() {
-        let error = command().try_get_matches_from(["haul", "--transfers=x", "version"]).unwrap_err();
-        assert_eq!(
-            first_paragraph(&error.render().to_string()),
-            "invalid value 'x' for '--transfers <N>': it is not a whole number"
-        );
+        for (value, why) in [("x", "it is not a whole number"), ("-1", "must be 0 or more")] {
+            let typed = format!("--transfers={value}");
+            let error = command().try_get_matches_from(["haul", &typed, "version"]).unwrap_err();
+            let line = format!("invalid value '{value}' for '--transfers <N>': {why}");
+            assert_eq!(first_paragraph(&error.render().to_string()), line);
+        }
     }
 
     #[test]

@@ -139,9 +139,11 @@ fn hint(error: &Error) -> Option<&'static str> {
         ErrorKind::DirNotFound if error.message().ends_with(NO_KEYS) => {
             "check the spelling: haul lsd shows the directories of the path above it"
         }
-        // What is only read or removed is not to be created.
-        ErrorKind::DirNotFound if matches!(error.op(), "read" | "rmdir" | "mkdir" | "purge") => "check the spelling",
-        ErrorKind::DirNotFound => "check the spelling, or create it with haul mkdir",
+        // What is listed, read or removed is not to be created.
+        ErrorKind::DirNotFound if matches!(error.op(), "write" | "copy" | "move") => {
+            "check the spelling, or create it with haul mkdir"
+        }
+        ErrorKind::DirNotFound => "check the spelling",
         ErrorKind::Denied => "the store knows you but doesn't allow this: check the permissions",
         // Of this machine, and it says what to do.
         ErrorKind::Busy if error.message().contains("ulimit") => return None,
@@ -221,12 +223,19 @@ fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// An error as a person reads it. The operation is an internal word, so it is only told where the message is the system's own,
-/// which names nothing.
 fn words(error: &(dyn std::error::Error + 'static)) -> String {
-    let Some(known) = of_store(error) else { return error.to_string() };
+    of_store(error).map_or_else(|| error.to_string(), told)
+}
+
+/// An error of a store as a person reads it. The operation is an internal word, so it is only told where the message is the
+/// system's own, which names nothing.
+pub fn told(known: &Error) -> String {
     let message = match known.message() {
-        system if system.contains("(os error ") => format!("can't {}: {system}", known.op()),
+        system if system.contains("(os error ") => match known.op() {
+            "stat" if known.is_missing() => format!("can't be found: {system}"),
+            "stat" => format!("can't read attributes: {system}"),
+            op => format!("can't {op}: {system}"),
+        },
         own => own.to_owned(),
     };
     match known.key().filter(|key| !key.is_root()) {
@@ -273,13 +282,20 @@ mod tests {
         let full = Error::from_io("write", std::io::Error::from_raw_os_error(28)).with_key(&Key::new("a/b"));
         let line = "a/b: can't write: No space left on device (os error 28) (make room at the destination)";
         assert_eq!(verdict(&full.into()).line, line);
+        for (code, line) in [
+            (2, "a/b: can't be found: No such file or directory (os error 2)"),
+            (5, "a/b: can't read attributes: Input/output error (os error 5)"),
+        ] {
+            let asked = Error::from_io("stat", std::io::Error::from_raw_os_error(code)).with_key(&Key::new("a/b"));
+            assert_eq!(verdict(&asked.into()).line, line);
+        }
         let within = anyhow::Error::from(std::io::Error::other("it broke")).context("can't save");
         assert_eq!(verdict(&within).line, "can't save: it broke");
         let nested = anyhow::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket")).context("r:b");
-        assert_eq!(
-            verdict(&nested),
-            Verdict { line: "r:b: no such bucket (check the spelling, or create it with haul mkdir)".into(), code: 3 }
-        );
+        assert_eq!(verdict(&nested), Verdict { line: "r:b: no such bucket (check the spelling)".into(), code: 3 });
+        let written = Error::new(ErrorKind::DirNotFound, "write", "no such bucket");
+        let line = "no such bucket (check the spelling, or create it with haul mkdir)".to_string();
+        assert_eq!(verdict(&written.into()), Verdict { line, code: 3 });
     }
 
     #[test]
@@ -292,7 +308,7 @@ mod tests {
         let line = "remote \"r\": it is empty".to_string();
         assert_eq!(verdict(&config.into()), Verdict { line, code: 1 });
         let denied = || remotes::Error::from(Error::new(ErrorKind::DirNotFound, "list", "no such bucket"));
-        let line = "no such bucket (check the spelling, or create it with haul mkdir)".to_string();
+        let line = "no such bucket (check the spelling)".to_string();
         assert_eq!(verdict(&denied().into()), Verdict { line: line.clone(), code: 3 });
         let within = verdict(&anyhow::Error::from(denied().within("r")).context("c"));
         assert_eq!(within, Verdict { line: format!("c: r: {line}"), code: 3 });

@@ -397,12 +397,24 @@ fn failed(error: &haul_core::Error, key: Option<&Key>) {
     if error.kind() == ErrorKind::Limit && error.op() == "delete" {
         return tracing::error!("{}", error.message());
     }
+    let line = failure(error);
     match error.key().or(key) {
-        Some(key) if key.is_root() => {
-            tracing::error!(key = "top directory", "Failed to {}: {}", error.op(), error.message())
-        }
-        Some(key) => tracing::error!(%key, "Failed to {}: {}", error.op(), error.message()),
-        None => tracing::error!("Failed to {}: {}", error.op(), error.message()),
+        Some(key) if key.is_root() => tracing::error!(key = "top directory", "{line}"),
+        Some(key) => tracing::error!(%key, "{line}"),
+        None => tracing::error!("{line}"),
+    }
+}
+
+/// What failed, in a line. What was only asked for and isn't there is told as that.
+fn failure(error: &haul_core::Error) -> String {
+    let message = error.message();
+    match error.op() {
+        "stat" if error.is_missing() => match message.strip_suffix(": no such file or directory") {
+            Some(what) => format!("{what} doesn't exist"),
+            None => message.to_owned(),
+        },
+        "stat" => format!("Failed to read attributes: {message}"),
+        op => format!("Failed to {op}: {message}"),
     }
 }
 

@@ -64,7 +64,7 @@ impl Service {
                 }
                 // What can't be listed has no plain name, so the directory isn't known as a whole.
                 Listed::Failed { error, .. } => return Err(error),
-                Listed::Vanished(_) => {}
+                Listed::Vanished(key) => found.extend(self.vanished(dir, &hidden, &key).map(Found::Vanished)),
                 Listed::End => {
                     // A listing doesn't tell what is missing from what is empty.
                     if found.is_empty() && foreign == 0 && !hidden.is_root() {
@@ -79,6 +79,16 @@ impl Service {
             }
         }
         Err(Error::new(ErrorKind::Io, "list", "the listing was cut off").with_key(dir))
+    }
+
+    /// The plain key of what vanished in a directory, if its name was one of ours.
+    fn vanished(&self, dir: &Key, hidden: &Key, key: &Key) -> Option<Key> {
+        let name = key.as_bytes().strip_prefix(hidden.as_bytes())?;
+        let plain = match name.strip_suffix(b"/") {
+            Some(name) => [&self.names.plain_dir(name).ok()?[..], b"/"].concat(),
+            None => self.names.plain_file(name).ok()?,
+        };
+        Some(Key::new(plain).below(dir.as_bytes()))
     }
 
     /// An entry of a directory with its plain name and size; `None` for what can't be a file of ours.

@@ -1,7 +1,7 @@
 //! Google Drive (`drive`).
 //!
-//! Drive knows files by ids, and names need not be unique. Directories' ids are kept once they are known; a version is a file's id and
-//! revision, so that what was listed is read and deleted, and nothing else. Nothing is retried here.
+//! Drive identifies files by id, and names need not be unique. Ids of directories are cached; a version is a file's id and
+//! revision, so that exactly the listed file is read and deleted. Nothing is retried here.
 
 mod asked;
 mod change;
@@ -72,6 +72,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         hashes_stored: hashes,
         cheap_reads: false,
         written_in_place: false,
+        listing_may_omit: false,
         files: false,
         parts: Some(PartLimits {
             min: google::GRANULE,
@@ -90,7 +91,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         domain: Some(place),
         place: None,
         renames: true,
-        // What is left out would go along.
+        // Entries that are left out would be moved too.
         renames_dirs: !(config.skip_gdocs || config.skip_shortcuts) && view.is_empty(),
         delete_batch: 1,
         copy_batch: 1,

@@ -1,7 +1,7 @@
 //! Dropbox (`dropbox`).
 //!
-//! A version of a file is its `rev`. A tree is listed by one question; files are sent to sessions, small ones by one request for dozens, and
-//! published many at once, since the service commits for one request of an account at a time.
+//! A version of a file is its `rev`. A tree is listed by one question; files are sent to sessions, small ones by one request for dozens,
+//! and published many at once, since the service commits for one request of an account at a time.
 
 mod change;
 mod error;
@@ -42,7 +42,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     // As rclone has it: what begins with a slash is in the team's space.
     let of_team = request.path.starts_with(b"/") && config.root_namespace.is_empty() && !config.shared_folders;
     let host = config.host();
-    // One account, one namespace: what is copied inside it is told apart by nothing else.
+    // One domain per account and namespace: server-side copies work anywhere within it.
     let namespace = if of_team { "/" } else { &*config.root_namespace };
     let name = format!("dropbox:{host}:{}:{}:{namespace}", haul_oauth::account(&request), config.impersonate);
     let api = Api::open(&request, &host, &name, Some(Login::open(&PROVIDER, &request)?), error::judge)?;
@@ -61,6 +61,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         hashes_stored: vec![Algo::Dropbox],
         cheap_reads: false,
         written_in_place: false,
+        listing_may_omit: false,
         files: false,
         parts: Some(PartLimits {
             min: options::BLOCK,

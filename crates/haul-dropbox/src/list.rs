@@ -258,6 +258,7 @@ async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
         told += 1;
         match found {
             Found::Entry(entry) => batch.push(entry),
+            Found::Vanished(key) => out.push(Listed::Vanished(key)),
             Found::Failed(key, error) => {
                 out.push(Listed::Batch(std::mem::take(&mut batch)));
                 let to = Some(key.with_suffix([0]));

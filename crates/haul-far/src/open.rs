@@ -92,7 +92,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     open_on(&request, dial, &domain)
 }
 
-/// Connects, for who must know what the far end may do before a store is opened there.
+/// Connects, for callers that need the far end's abilities before a store is opened there.
 ///
 /// Errors: no haul can be reached.
 pub async fn connect(request: &OpenRequest) -> Result<()> {
@@ -100,9 +100,9 @@ pub async fn connect(request: &OpenRequest) -> Result<()> {
     line(request, dial, &domain)?.channel().await.map(drop)
 }
 
-/// True where the far end that was connected serves one folder alone.
+/// True where the connected far end serves one folder only.
 ///
-/// Errors: the options lead nowhere.
+/// Errors: the options name no far end.
 pub fn is_confined(request: &OpenRequest) -> Result<bool> {
     let (dial, domain) = way(request)?;
     Ok(line(request, dial, &domain)?.about.get().is_some_and(|about| about.confined))
@@ -125,10 +125,10 @@ fn way(request: &OpenRequest) -> Result<(Arc<dyn Dial>, String)> {
     Ok((Arc::new(dial), domain))
 }
 
-/// The line that all share who go there.
+/// The connection shared by all stores that go there.
 fn line(request: &OpenRequest, dial: Arc<dyn Dial>, domain: &str) -> Result<Arc<Line>> {
     let (packing, ports) = (packing(request)?, ports(request)?);
-    // Who asks for ports means another line than who asks for none.
+    // Connections with and without ports are separate.
     let name = ports.map_or_else(|| domain.to_owned(), |ports| format!("{domain} by TCP {ports}"));
     request.shared.get(&name, || {
         let (channel, on_the_way) = (Mutex::default(), Arc::new(Semaphore::new(ON_THE_WAY)));
@@ -153,9 +153,9 @@ fn ports(request: &OpenRequest) -> Result<Option<Ports>> {
     Ports::parse(text).map(Some).ok_or_else(|| Error::new(ErrorKind::Invalid, "open", why()))
 }
 
-/// What the options say of compression.
+/// Compression options.
 ///
-/// Errors: they can't be meant.
+/// Errors: an option is invalid.
 fn packing(request: &OpenRequest) -> Result<Packing> {
     let invalid = |why: String| Error::new(ErrorKind::Invalid, "open", format!("{}: {why}", request.remote));
     let option = |name: &str| request.options.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
@@ -211,6 +211,7 @@ fn caps(domain: Domain, symlinks: bool) -> Caps {
         hashes_stored: Vec::new(),
         cheap_reads: false,
         written_in_place: true,
+        listing_may_omit: false,
         files: false,
         relays: false,
         parts: Some(PartLimits { single: SMALL, ..PartLimits::FILE }),

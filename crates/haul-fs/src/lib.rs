@@ -78,7 +78,7 @@ const DELETE_BATCH: usize = 1000;
 /// the directory's lock.
 const COPY_BATCH: usize = 256;
 
-/// The same where a server is asked for each file: what keeps a thread waiting for seconds is better shared by many.
+/// Files of one copy job where a server is asked for each: work that keeps a thread waiting for seconds is better shared by many.
 const COPY_BATCH_FAR: usize = 16;
 
 /// Permission bits that new files don't get (the umask of this process).
@@ -144,7 +144,7 @@ fn real(path: &Path) -> PathBuf {
     let mut real = PathBuf::new();
     for part in path.components() {
         match part {
-            // What is there of `real` holds no link any more, so above it is what is written above it.
+            // The existing part of `real` has no links any more, so its parent is the lexical one.
             Component::ParentDir => {
                 real.pop();
             }
@@ -171,6 +171,7 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
         hashes_stored: Vec::new(),
         cheap_reads: true,
         written_in_place: false,
+        listing_may_omit: false,
         files: true,
         parts: Some(PartLimits::FILE),
         domain: Some(domain),
@@ -193,19 +194,19 @@ fn caps(domain: Domain, rights: Rights, precision: Duration, (far, links): (bool
     }
 }
 
-/// What the pool's jobs share.
+/// State shared by the pool's jobs.
 struct Local {
     root: Arc<Root>,
     /// The root's path as copies name it ([`Domain::place`]).
     place: Arc<[u8]>,
     links: Links,
-    /// What we may do to files.
+    /// Our rights over files.
     rights: Rights,
     /// Where errors come late.
     late: late::Mounts,
-    /// What came in this run, where that has to be known.
+    /// Files written in this run, where that has to be known.
     made: Made,
-    /// What files hold in pieces.
+    /// Remembered pieces of files.
     pieces: Remembered,
 }
 
@@ -243,8 +244,8 @@ impl LocalStore {
 }
 
 impl LocalStore {
-    /// Runs a batch as one job on the pool, which is told when nobody waits for it any more; one answer for each item, also when
-    /// the job is lost. `to` is the key to tell of an item.
+    /// Runs a batch as one job on the pool, which learns when nobody waits for it any more; one answer for each item, also when
+    /// the job is lost. `to` is the key to report for an item.
     fn run_batch<I: Send + Sync + 'static, T: Send + 'static>(
         &self,
         op: &'static str,

@@ -1,8 +1,8 @@
-//! Google Cloud Storage (`gcs`), by its own JSON interface.
+//! Google Cloud Storage (`gcs`), by its own JSON API.
 //!
-//! A version of an object is its generation, so that reads, copies and deletes are of exactly what was listed. What is small is one
-//! request; what is larger goes in parts at once, or, where those can't be had, in order by a session. Either goes on after an interruption.
-//! Nothing is retried here.
+//! A version of an object is its generation, so that reads, copies and deletes address exactly the listed one. A small file is one
+//! request; a larger one is sent in concurrent parts or, where those aren't available, in order by a session. Both resume after an
+//! interruption. Nothing is retried here.
 
 mod change;
 mod conditions;
@@ -60,6 +60,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         hashes_stored: vec![Algo::Md5, Algo::Crc32c],
         cheap_reads: false,
         written_in_place: false,
+        listing_may_omit: false,
         files: false,
         parts: Some(PartLimits {
             min: if at_once { parts::LEAST } else { google::GRANULE },

@@ -50,7 +50,7 @@ pub struct MemStore {
     locator: String,
     caps: Caps,
     space: Arc<Space>,
-    /// What all of this store's keys begin with in the space: empty, or a folder with its `/`.
+    /// Prefix of all of this store's keys in the space: empty, or a folder with its `/`.
     prefix: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl Default for MemStore {
 }
 
 impl MemStore {
-    /// An empty store of its own that exists already.
+    /// An empty store with a space of its own, whose root exists already.
     pub fn new() -> Self {
         let (name, space) = space::unnamed();
         space.lock().exists = true;
@@ -96,6 +96,7 @@ impl MemStore {
             hashes_stored: vec![Algo::Md5],
             cheap_reads: true,
             written_in_place: false,
+            listing_may_omit: false,
             files: false,
             parts: Some(PartLimits {
                 min: 1,
@@ -157,7 +158,7 @@ impl MemStore {
         }
         let begin = [&self.prefix[..], &request.prefix].concat();
         let after = request.after.as_ref().map(|key| self.full(key));
-        // One more tells whether there are more.
+        // One more shows whether there are more.
         let limit = request.limit.unwrap_or(usize::MAX).max(1).saturating_add(1);
         let mut entries: Vec<Entry> = Vec::new();
         for (full, item) in state.items.range(begin.clone()..).take_while(|(full, _)| full.starts_with(&begin)) {

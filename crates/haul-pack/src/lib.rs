@@ -1,9 +1,9 @@
-//! Packs: many small files travel as a few large tar archives, each with an index, on another store. For those who keep
-//! 100,000 tiny files where each one costs a request. docs/adr/0008-packs.md tells the format and why.
+//! Packs: many small files stored as a few large tar archives, each with an index, on another store. For users with
+//! 100,000 tiny files where each one costs a request. Format and reasons: docs/adr/0008-packs.md.
 //!
-//! What is where: `index` and `tar` are the formats (pure); `load` holds what the indexes say, `merge` puts that together, `missing` finds
-//! what they name and isn't there; `gather` puts publishes
-//! together and writes packs; `upload` is one file's write. Requests are retried by the layers around the wrapped store.
+//! Modules: `index` and `tar` are the formats (pure); `load` reads the indexes, `merge` combines them, `missing` finds packs and files
+//! that they name and that don't exist; `gather` batches publishes and writes packs; `upload` is one file's write. Requests are retried by
+//! the layers around the wrapped store.
 
 mod ahead;
 mod gather;
@@ -137,9 +137,9 @@ pub struct Settings {
 
 impl Default for Settings {
     /// 30 MiB fill a connection of 25 MB/s for a second, so that a request's latency no longer matters; with one more
-    /// file of 1 MiB that is still one request on S3, by the default of 32 MiB. The times are those that a person doesn't
-    /// mind at the end of a run, and long enough for the next file to come from a busy disk or over a slow network.
-    /// An hour is well before house-keeping takes a pack for left behind (a day), and no pack takes so long by itself.
+    /// file of 1 MiB that is still one request on S3, by the default of 32 MiB. The times are short enough not to bother a person
+    /// at the end of a run, and long enough for the next file to come from a busy disk or over a slow network.
+    /// An hour is well before house-keeping takes a pack for left behind (a day), and no single pack takes so long.
     fn default() -> Self {
         Settings {
             small: 1 << 20,
@@ -161,7 +161,7 @@ pub struct PackStore(Arc<Shared>);
 struct Shared {
     /// Holds the packs; the layers are around it.
     inner: Arc<dyn Store>,
-    /// What all keys of this store begin with in the packs: empty, or a folder with its `/`.
+    /// Prefix of all keys of this store in the packs: empty, or a folder with its `/`.
     prefix: Vec<u8>,
     locator: String,
     caps: Caps,
@@ -206,6 +206,7 @@ fn caps(inner: &Caps, settings: &Settings, prefix: &[u8]) -> Caps {
         hashes_stored: vec![Algo::Md5, Algo::Crc64Nvme],
         cheap_reads: inner.cheap_reads,
         written_in_place: false,
+        listing_may_omit: false,
         files: false,
         parts: inner.parts.map(|mut limits| {
             limits.single = limits.single.max(settings.small);

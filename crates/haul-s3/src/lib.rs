@@ -82,7 +82,7 @@ impl S3 {
         let region: Arc<str> = region.into_iter().flatten().next().unwrap_or_default().into();
         let name = format!("s3:{}:{}", endpoint.authority(&region), source.account());
         let lanes = request.net.roads.to(&name, &endpoint.authority(&region));
-        // Directory buckets list in no order; of buckets themselves there is no listing in pages.
+        // Directory buckets list in no order; listings of buckets have no pages.
         let by_directory = config.provider.lists_by_directory;
         let ordered = !by_directory && root.bucket.as_ref().is_some_and(|bucket| list::in_order(bucket));
         // Where keys are other names, the service's copies would need both ends' encodings.
@@ -116,10 +116,10 @@ impl S3 {
         })))
     }
 
-    /// The parts that an unfinished upload has, in order, by [`Upload::token`]. Their receipts are good for
-    /// [`Upload::publish`]. Empty when it had not come to parts.
+    /// Parts of an unfinished multipart upload, in order, by [`Upload::token`]. Their receipts are valid for
+    /// [`Upload::publish`]. Empty when it has no parts yet.
     ///
-    /// Errors: `NotFound` when the upload is gone.
+    /// Errors: `NotFound` when the upload no longer exists.
     pub async fn parts(&self, token: &[u8]) -> Result<Vec<Part>> {
         resume::parts(&self.0, token).await
     }
@@ -143,6 +143,7 @@ fn caps(config: &Config, ordered: bool, domain: Domain) -> Caps {
         hashes_stored: stored,
         cheap_reads: false,
         written_in_place: false,
+        listing_may_omit: false,
         files: false,
         parts: Some(PartLimits {
             min: options::MIN_PART,

@@ -65,7 +65,7 @@ pub const OPTIONS: &[OptionSpec] = &[
             ("SeaweedFS", "SeaweedFS"),
             ("Other", "Any other S3 compatible provider"),
         ],
-        ..basic("provider", "Whose S3 this is. Names that are not in the list are treated as Other.")
+        ..basic("provider", "Your S3 provider. Choose Other if it is not listed.")
     },
     OptionSpec {
         kind: OptionKind::Bool,
@@ -173,7 +173,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
 ];
 
-/// What is shown of what was.
+/// Selection of old versions to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The state at this time; `None` shows what there is now and all old versions.
@@ -198,7 +198,7 @@ pub struct Config {
     pub server_side_encryption: String,
     pub sse_kms_key_id: String,
     pub storage_class: String,
-    /// How what is written is locked, as headers; those that aren't set are empty.
+    /// Object lock headers of written objects; unset ones are empty.
     pub lock: [(&'static str, String); 3],
     pub bypass_governance: bool,
     pub locking_buckets: bool,
@@ -227,7 +227,7 @@ pub struct Config {
     pub directory_markers: bool,
     pub disable_checksum: bool,
     pub unsigned_payload: Option<bool>,
-    /// What is shown of what was.
+    /// Old versions to show.
     pub versions: Option<Wanted>,
     /// How keys are names; `None` where they are.
     pub encoding: Option<Encoding>,
@@ -341,7 +341,7 @@ fn moment(text: &str) -> Result<String> {
 struct Values<'a>(&'a OpenRequest);
 
 impl Values<'_> {
-    /// What is shown of what was.
+    /// Old versions to show.
     fn versions(&self) -> Result<Option<Wanted>> {
         let (all, at) = (self.flag("versions")?.unwrap_or(false), self.text("version_at"));
         let deleted = self.flag("version_deleted")?.unwrap_or(false);
@@ -354,7 +354,7 @@ impl Values<'_> {
         Ok((all || at.is_some()).then_some(Wanted { at, deleted }))
     }
 
-    /// How what is written is locked.
+    /// Object lock of written objects.
     fn lock(&self) -> Result<[(&'static str, String); 3]> {
         let one_of = |name: &str, known: [&str; 2]| {
             let value = self.text(name).to_ascii_uppercase();

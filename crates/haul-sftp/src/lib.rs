@@ -90,6 +90,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         gate: net.gate.clone(),
         lanes,
         meters: request.meters.clone(),
+        lists_dots: Default::default(),
         made: Default::default(),
         real: Default::default(),
     }))))
@@ -120,6 +121,7 @@ fn caps() -> Caps {
         hashes_stored: Vec::new(),
         cheap_reads: false,
         written_in_place: true,
+        listing_may_omit: true,
         files: false,
         parts: Some(PartLimits::FILE),
         relays: true,

@@ -26,7 +26,7 @@ pub struct Directories {
     pub service: Arc<Service>,
     /// With metadata.
     pub meta: bool,
-    /// What killed runs left is put right.
+    /// Clean up after killed runs.
     pub sweep: bool,
 }
 
@@ -85,7 +85,7 @@ async fn asides(service: &Service, dir: &Key, names: &mut Vec<Name>, sweep: bool
     lost
 }
 
-/// What the names of a directory stand for.
+/// Entries of a directory's names.
 async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) -> Result<Vec<Found>> {
     let (mut found, mut unclear) = (Vec::with_capacity(names.len()), Vec::new());
     for Name { name, attrs } in names {
@@ -108,24 +108,24 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
     let asked = stream::iter(unclear).map(|key| {
         let service = service.clone();
         async move {
-            let entry = ask(&service, &key, meta).await;
-            entry.map_or_else(
-                |error| (error.kind() != ErrorKind::NotFound).then(|| Found::Failed(key, error)),
-                |e| Some(Found::Entry(e)),
-            )
+            match ask(&service, &key, meta).await {
+                Ok(entry) => Found::Entry(entry),
+                Err(error) if error.kind() == ErrorKind::NotFound => Found::Vanished(key),
+                Err(error) => Found::Failed(key, error),
+            }
         }
     });
-    found.extend(asked.buffered(ASKED).filter_map(std::future::ready).collect::<Vec<_>>().await);
+    found.extend(asked.buffered(ASKED).collect::<Vec<_>>().await);
     Ok(found)
 }
 
-/// What is called so, a file, directory or whatever else. `plain` ends in no `/`.
+/// The entry with this name, of any type. `plain` has no trailing `/`.
 ///
 /// Errors: `NotFound`, and others.
 pub async fn ask(service: &Service, plain: &Key, meta: bool) -> Result<Entry> {
     let path = service.path(plain)?;
     let attrs = service.facts(&path, service.follows() || plain.is_root()).await.map_err(at("stat", plain))?;
-    // What a link that is followed leads to is lost, as far as anybody knows.
+    // The target of a followed link is lost, as far as can be known.
     let damaged = attrs.is_link() && service.follows();
     told(service, plain, &path, attrs, meta).await.map(|entry| Entry { damaged, ..entry })
 }

@@ -6,7 +6,7 @@ use crate::{
     wire::{Name, Reply, Request, status},
 };
 use haul_core::{Error, ErrorKind, Key, Result};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
 const OP: &str = "list";
 
@@ -17,7 +17,7 @@ const AHEAD: (usize, usize) = (2, 64);
 /// Bytes that the names of a directory may take, facts included: some millions of names. What lists more lists without an end.
 const NAMES: usize = 512 << 20;
 
-/// What a name takes beside its bytes.
+/// Bytes that a name takes besides its own.
 const EACH: usize = 128;
 
 /// The longest path that a directory can have: that of Linux. Longer ones have directories in directories without an end.
@@ -40,6 +40,11 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
             if !facts.is_dir() {
                 return Err(at(OP, dir)(Fault::Status(status::NO_SUCH_FILE, String::new())));
             }
+            // And OpenSSH, which ends the listing where a disk doesn't let it read on.
+            if service.lists_dots.load(Relaxed) {
+                let message = "the server could not read this directory: it lists not even the directory itself";
+                return Err(Error::new(ErrorKind::Io, OP, message).with_key(dir));
+            }
             // And OpenSSH of a directory that may be listed but not entered: it leaves out each name of which it can't tell more.
             match service.facts(&[&path[..], b"/."].concat(), true).await {
                 Err(fault @ Fault::Lost(_)) => Err(at(OP, dir)(fault)),
@@ -56,7 +61,11 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
             };
             Err(at(OP, dir)(fault))
         }
-        other => other.map(|(names, _)| names).map_err(at(OP, dir)),
+        Ok((names, dots)) => {
+            service.lists_dots.fetch_or(dots, Relaxed);
+            Ok(names)
+        }
+        Err(fault) => Err(at(OP, dir)(fault)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What all requests of a store need: the sessions, where its root is, how facts become entries and refusals errors.
+//! Shared by all requests of a store: the sessions, its root, and the mapping of attributes to entries and of statuses to errors.
 
 use crate::{
     options::Commands,
@@ -10,7 +10,7 @@ use haul_core::{Entry, Error, ErrorKind, Key, Kind, Meta, Mtime, Result, Retry, 
 use haul_store::{Caps, Direction, Gate, Lanes, Links, Meters, lanes::Pass, tree::is_odd};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
 
 /// Permission bits, with set-id and sticky.
@@ -31,7 +31,7 @@ pub struct Service {
     pub set_times: bool,
     /// A server-side copy is another name of the same file.
     pub copy_is_hardlink: bool,
-    /// What computes hashes there, as the user says it.
+    /// The user's hash commands.
     pub commands: Commands,
     /// Files whose hashes are wanted.
     pub hashers: Hashers,
@@ -45,6 +45,8 @@ pub struct Service {
     pub lanes: Arc<Lanes>,
     /// How many there were.
     pub meters: Arc<Meters>,
+    /// The server lists a directory's own name with those in it.
+    pub lists_dots: AtomicBool,
     /// Directories that are known to be there.
     pub made: Mutex<BTreeSet<Key>>,
     /// Directories that are known to be none behind a symlink.
@@ -67,7 +69,7 @@ impl Turn {
         });
     }
 
-    /// So many bytes of content have come or gone.
+    /// Counts `bytes` of content as moved.
     pub fn moved(&self, bytes: u64) {
         self.pass.moved(bytes);
     }
@@ -79,9 +81,9 @@ impl Turn {
 }
 
 impl Service {
-    /// A turn for a request of this kind that moves so many bytes of content.
+    /// A turn for a request of this kind that moves `bytes` bytes of content.
     ///
-    /// Errors: nobody can log in.
+    /// Errors: login failed.
     pub async fn turn(&self, kind: &'static str, direction: Direction, bytes: u64) -> Result<Turn> {
         self.gate.pass().await;
         let pass = self.lanes.lane(direction).enter().await;
@@ -199,7 +201,7 @@ pub fn below(root: &[u8], key: &Key) -> Result<Vec<u8>> {
     Ok([root, plain].concat())
 }
 
-/// What pins content: size and time. SFTP tells of no inode, and of whole seconds only.
+/// Version of content: size and time. SFTP has no inode numbers, and only whole seconds.
 pub fn version(attrs: &Attrs) -> Version {
     let (size, time) = (attrs.size.unwrap_or(0), attrs.times.map_or(0, |(_, mtime)| mtime));
     Version::new([&size.to_be_bytes()[..], &time.to_be_bytes()[..]].concat())
@@ -224,7 +226,7 @@ fn meta_of(attrs: &Attrs) -> Meta {
     meta
 }
 
-/// What is to be set, apart from the owner, which not everybody may set.
+/// Attributes to set, apart from the owner, which not everybody may set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wish {
     /// Permissions and times.
@@ -234,9 +236,9 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// What a time and metadata ask for.
+    /// The attributes for an mtime and metadata.
     ///
-    /// Errors: `Invalid` for a time that SFTP doesn't have.
+    /// Errors: `Invalid` for a time that SFTP can't represent.
     pub fn new(key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>, keep_setid: bool) -> Result<Wish> {
         let number = |name: &str| meta?.get(name)?.parse::<u32>().ok();
         let time = |name: &str| {

@@ -38,11 +38,22 @@ pub async fn versions(store: &Arc<dyn Store>, name: Option<&str>) -> Result<BTre
     Ok(found)
 }
 
+/// As [`versions`], for who only reads or removes them.
+///
+/// Errors: also `DirNotFound`, where there is none because the place doesn't exist.
+pub async fn existing(store: &Arc<dyn Store>, name: Option<&str>) -> Result<BTreeMap<String, Vec<Version>>> {
+    let found = versions(store, name).await?;
+    if found.is_empty() {
+        store.stat(&Key::new("")).await?;
+    }
+    Ok(found)
+}
+
 /// The version that is meant by `NAME` or `NAME@VERSION`, and its record.
 ///
 /// Errors: `NotFound` when there is none; `Invalid` when it could be several; a record that isn't right.
 pub async fn find(store: &Arc<dyn Store>, name: &str, typed: Option<&str>) -> Result<(Version, Record)> {
-    let all = versions(store, Some(name)).await?.remove(name).unwrap_or_default();
+    let all = existing(store, Some(name)).await?.remove(name).unwrap_or_default();
     let version = name::choose(name, &all, typed).map_err(|why| {
         let kind = if why.contains("could be") { ErrorKind::Invalid } else { ErrorKind::NotFound };
         Error::new(kind, "find", why)

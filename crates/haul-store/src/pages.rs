@@ -61,7 +61,7 @@ pub trait Pager: Send + Sync + 'static {
 pub struct Question<'a, N> {
     /// Where it is.
     pub scope: &'a Scope,
-    /// What the page before said; `None` for the first page.
+    /// State from the page before; `None` for the first page.
     pub next: Option<&'a N>,
     /// Entries that are still wanted, if not all. What a page holds beside (the directory that is listed) is not counted.
     pub most: Option<usize>,
@@ -69,18 +69,18 @@ pub struct Question<'a, N> {
     pub recursive: bool,
     /// Metadata are wanted.
     pub meta: bool,
-    /// One directory is asked for that is held whole before anything of it is told: its names may come in any order.
+    /// The request is for one directory that is held whole before any of it is listed: its names may come in any order.
     pub any_order: bool,
 }
 
 impl<N> Question<'_, N> {
-    /// What names end at.
+    /// The delimiter of the request.
     pub fn delimiter(&self) -> &'static str {
         if self.recursive { "" } else { "/" }
     }
 }
 
-/// What came of it.
+/// Answer to a page request.
 pub enum Answer<N> {
     /// Names and common prefixes (as directories), keyed by their names in the container, and how the next page is asked for; `None` on
     /// the last one. An object without content whose name ends in `/` is a directory, one with content a file.
@@ -97,7 +97,7 @@ pub enum Answer<N> {
 pub struct Scope {
     /// The container.
     pub container: String,
-    /// What the names to list begin with.
+    /// Prefix of the names to list.
     pub prefix: Vec<u8>,
     /// Only names after this one.
     pub after: Option<Vec<u8>>,
@@ -117,7 +117,7 @@ impl Scope {
         self.after.as_ref().is_none_or(|after| name > &after[..])
     }
 
-    /// True for what is asked for: a directory that is listed has no entry of its own in it.
+    /// True for requested names: a listed directory has no entry of its own in its listing.
     fn asks_for(&self, name: &[u8]) -> bool {
         self.is_after(name) && (name != &self.prefix[..] || !self.prefix.ends_with(b"/")) && name.len() > self.cut
     }
@@ -133,13 +133,13 @@ pub fn no_root(locator: &str, op: &'static str) -> Error {
     Error::new(ErrorKind::DirNotFound, op, format!("directory {locator} not found: {NO_KEYS}"))
 }
 
-/// True for that error: the service was asked, and has no such keys. A bucket that isn't there is another.
+/// True for that error: the service was asked, and has no such keys. A missing bucket is another error.
 pub fn is_no_root(error: &Error) -> bool {
     error.kind() == ErrorKind::DirNotFound && error.message().ends_with(NO_KEYS)
 }
 
-/// True for an object that has a directory's name and is none's marker, as it has content. Nothing else can have such a name: it is left
-/// out, as a device on a disk is, and told.
+/// True for an object with a directory's name that isn't a marker, since it has content. No other kind of entry can have such a name: it
+/// is left out, like a device on a disk, and reported.
 pub fn leaves_out(entry: &Entry) -> bool {
     let left_out = entry.key.is_dir() && !entry.is_dir();
     if left_out {
@@ -297,7 +297,7 @@ impl<P: Pager> Lister<P> {
         }
     }
 
-    /// What comes after `last`, directory by directory.
+    /// Lists the keys after `last`, directory by directory.
     async fn by_directory(&mut self, scope: &Scope, last: Option<Vec<u8>>, has_dirs: bool) -> Went {
         let asked = scope.prefix.get(scope.cut..).unwrap_or_default();
         if self.pager.encoding().is_some() && asked.split(|b| *b == b'/').rev().skip(1).any(<[u8]>::is_empty) {
@@ -341,7 +341,7 @@ impl<P: Pager> Lister<P> {
         Ok(Reached::Limit)
     }
 
-    /// Hands entries to the reader; false when there is no need for more.
+    /// Delivers entries to the reader; false when it needs no more.
     async fn give(&mut self, entries: Vec<Entry>) -> bool {
         self.given += entries.len();
         if !entries.is_empty() && self.sender.send(Listed::Batch(entries)).await.is_err() {
@@ -351,7 +351,7 @@ impl<P: Pager> Lister<P> {
         self.request.limit.is_none_or(|limit| self.given == 0 || self.seen < limit)
     }
 
-    /// True when all that is below the root is asked for, and the root is a directory.
+    /// True when everything below the root is requested, and the root is a directory.
     fn is_of_the_root(&self) -> bool {
         self.request.prefix.is_empty() && self.request.after.is_none() && !self.pager.root().1.is_empty()
     }
@@ -364,7 +364,7 @@ struct Directories<P>(Arc<Container<P>>);
 struct Container<P> {
     pager: Arc<P>,
     name: String,
-    /// What names have at their front that keys haven't …
+    /// Prefix that names have and keys don't …
     root: Vec<u8>,
     /// … and what keys have.
     front: Vec<u8>,
@@ -422,7 +422,7 @@ impl<P: Pager> Container<P> {
                 let says_more = match &told {
                     // Its own marker says more of a directory than that there is something in it.
                     Found::Entry(entry) => entry.version.is_some(),
-                    Found::Failed(..) => true,
+                    Found::Failed(..) | Found::Vanished(_) => true,
                 };
                 match found.entry(told.key().clone()) {
                     btree_map::Entry::Vacant(place) => drop(place.insert(told)),
@@ -444,7 +444,7 @@ impl<P: Pager> Container<P> {
     }
 }
 
-/// What is told of a name in the directory `dir`, of which `leaf` is what comes after the directory's own.
+/// The listing entry of a name in the directory `dir`; `leaf` is the rest of the name after the directory's.
 fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8], entry: &Entry) -> Found {
     if leaf.is_empty() {
         return Found::Entry(Entry { key: dir.clone(), ..entry.clone() });

@@ -1,5 +1,5 @@
-//! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: what is promised
-//! here is tried there, on every store and through every layer.
+//! The contract that every store keeps. `haul-testkit`'s conformance suite is its second half: every promise here
+//! is tested there, on every store and through every layer.
 
 use crate::{Admin, Bundles, Deltas, Doubles, Encrypted, Hashing, Inodes, Lanes, Payload, Resumable, ids::Root};
 use bytes::Bytes;
@@ -17,21 +17,21 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 /// One end of a transfer: a flat namespace of keys below a root. Every method may run concurrently; every
-/// request is bounded in time; dropping a future or stream gives up the request.
+/// request is bounded in time; dropping a future or stream cancels the request.
 ///
-/// The verbs are what every store has, so none has a default. The last nine methods give its *facets*: what some stores
-/// can do besides (`facets.rs`). Those default to `None`, so that a newcomer's store has only the ones that it can do. A layer
-/// or any other store around another hands on each facet, with what it does itself around it: one that is forgotten is an
-/// ability lost without a word. `haul-testkit`'s `conformance::same_facets` holds that.
+/// Every store has the verbs, so none has a default. The last nine methods return *facets*: abilities that only some stores
+/// have (`facets.rs`). Those default to `None`, so that a new store starts with only those it implements. A layer
+/// or any other wrapper must forward each facet, adding its own work around it: a forgotten facet is an
+/// ability lost without a word. `haul-testkit`'s `conformance::same_facets` checks this.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Where this points, as a user would type it, free of secrets: `/data/in`, `r2:bucket/dir`.
+    /// The location as a user would type it, free of secrets: `/data/in`, `r2:bucket/dir`.
     fn locator(&self) -> &str;
 
     /// Abilities and limits; constant for the value's life.
     fn caps(&self) -> &Caps;
 
-    /// Entries of a key range in bytewise key order, in batches, then [`Listed::End`]. What can't be read is
-    /// reported as [`Listed::Failed`] before any entry after the lost range, and the listing goes on after it where
+    /// Entries of a key range in bytewise key order, in batches, then [`Listed::End`]. A range that can't be read is
+    /// reported as [`Listed::Failed`] before any entry after it, and the listing continues after it where
     /// it can. A stream that ends without `End` was cut, or reached its limit. The root itself is never listed.
     fn list(&self, request: ListRequest) -> BoxStream<'static, Listed>;
 
@@ -44,14 +44,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Bytes `range` (all, when `None`) of exactly version `want` (any, when `None`).
     ///
-    /// Errors: `NotFound`; `Changed` when `want` is gone.
+    /// Errors: `NotFound`; `Changed` when version `want` no longer exists.
     fn read(&self, key: &Key, want: Option<&Version>, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Read>>;
 
-    /// Begins a write. Nothing shows at `key` before [`Upload::publish`]. Missing directories are created by
-    /// stores that have them.
+    /// Begins a write. Nothing is visible at `key` before [`Upload::publish`]. Stores with directories create missing ones.
     fn write(&self, key: &Key, spec: WriteSpec) -> BoxFuture<'_, Result<Box<dyn Upload>>>;
 
-    /// Creates the directory `key` and those above it; already being there is success. The empty key creates the
+    /// Creates the directory `key` and its parents; an existing directory is success. The empty key creates the
     /// root: the folder, or the bucket. Stores without directories write a marker if they are set to, else do nothing.
     fn make_dir(&self, key: &Key, spec: &WriteSpec) -> BoxFuture<'_, Result<()>>;
 
@@ -63,136 +62,140 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Changes mtime and metadata (`None`: leave as it is) without sending the bytes again.
     fn set_meta(&self, key: &Key, mtime: Option<Mtime>, meta: Option<&Meta>) -> BoxFuture<'_, Result<()>>;
 
-    /// Deletes a batch of any length; one answer for each key, in the same order. What isn't there counts as
+    /// Deletes a batch of any length; one answer for each key, in the same order. A missing key counts as
     /// deleted. A key that ends in `/` is a directory, deleted only when empty (`Exists` if it isn't). The empty key
-    /// is the root: the folder, or the bucket, when empty. With a version, only that version,
+    /// is the root: the folder, or the bucket, when empty. With a version, only that version is deleted,
     /// where the store can tell at no cost ([`Caps::deletes_version`]; S3 can't).
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>>;
 
-    /// How many requests the endpoint takes at once, as it turns out; `None` where nothing is to be found out (disks).
+    /// Adaptive limit on concurrent requests to the endpoint; `None` where none is needed (disks).
     fn lanes(&self) -> Option<&Arc<Lanes>> {
         None
     }
 
-    /// Finds writes again that were left half done; `None` where what is begun must be begun anew.
+    /// Finds unfinished writes again; `None` where every write must begin anew.
     fn resumable(&self) -> Option<&dyn Resumable> {
         None
     }
 
-    /// What only file systems of this machine can do; `None` where files have no inodes.
+    /// Operations that only file systems of this machine support; `None` where files have no inodes.
     fn inodes(&self) -> Option<&dyn Inodes> {
         None
     }
 
-    /// Hashes content where it lies; `None` where it has to be read for that.
+    /// Hashes content in place; `None` where hashing means reading it.
     fn hashing(&self) -> Option<&dyn Hashing> {
         None
     }
 
-    /// Questions about the whole and chores; `None` where there is nothing to ask or to do.
+    /// Questions about the store as a whole, and housekeeping; `None` where there is neither.
     fn admin(&self) -> Option<&dyn Admin> {
         None
     }
 
-    /// Tells apart what has one name; `None` where each name is of one thing.
+    /// Tells apart files with the same name; `None` where names are unique.
     fn doubles(&self) -> Option<&dyn Doubles> {
         None
     }
 
-    /// What a store tells that encrypts; `None` of all others.
+    /// Facts that only an encrypting store has; `None` for all others.
     fn encrypted(&self) -> Option<&dyn Encrypted> {
         None
     }
 
-    /// Builds files from what others hold; `None` where all bytes of a file have to come.
+    /// Builds files from pieces of existing ones; `None` where all bytes of a file have to be sent.
     fn deltas(&self) -> Option<&dyn Deltas> {
         None
     }
 
-    /// Takes and gives many small files with one request; `None` where each is a request of its own, or costs no more alone.
+    /// Reads and writes many small files in one request; `None` where each is a request of its own, or costs no more alone.
     fn bundles(&self) -> Option<&dyn Bundles> {
         None
     }
 }
 
-/// What a store can do and within which limits. Data, so that tests and the planner can read it.
+/// Abilities and limits of a store. Data, so that tests and the planner can read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Caps {
-    /// Precision with which it keeps modification times; `None` when it can't keep them.
+    /// Precision of stored modification times; `None` when it can't store them.
     pub mtime: Option<Duration>,
     /// An mtime can be changed without rewriting or copying the content.
     pub set_mtime: bool,
-    /// Directories keep a time that they are given.
+    /// Directories keep an mtime that is set on them.
     pub set_dir_mtime: bool,
     /// Listings carry the mtime (else `stat` or `read` must be asked).
     pub mtime_listed: bool,
-    /// What [`Entry::changed`] means here.
+    /// Meaning of [`Entry::changed`].
     pub changed: Changed,
     /// It has real directories.
     pub dirs: bool,
-    /// Symlinks are listed, read and written as [`haul_core::Kind::Symlink`], as far as it was opened to do so.
+    /// Symlinks are listed, read and written as [`haul_core::Kind::Symlink`], as far as the store was opened to do so.
     pub symlinks: bool,
-    /// Creating a directory makes something that can be listed again, even when empty.
+    /// An empty directory that was created shows in listings.
     pub keeps_empty_dirs: bool,
     /// Hashes that listings carry for many or all keys.
     pub hashes_listed: Vec<Algo>,
-    /// Hashes that `stat` may give without reading the content.
+    /// Hashes that `stat` may return without reading the content.
     pub hashes_stored: Vec<Algo>,
     /// Reading costs no request and little time, so hashes may be computed by reading (local disks, memory).
     pub cheap_reads: bool,
-    /// A file may be written in place while it is read, so that what came may be of two versions. Of content that is a file of this
-    /// machine ([`Caps::files`]) that goes without saying.
+    /// A file may be written in place while it is read, so that the bytes read may mix two versions. Implied where content is a file of
+    /// this
+    /// machine ([`Caps::files`]).
     pub written_in_place: bool,
+    /// Listings may leave names out without a word, so each name that seems to be missing must be asked about before anything is
+    /// deleted for it.
+    pub listing_may_omit: bool,
     /// Bodies come as files and payloads may be files.
     pub files: bool,
-    /// A part's payload may be of another store ([`Payload::of_store`]), sent on as it comes.
+    /// A part's payload may come from another store ([`Payload::of_store`]) and is streamed through.
     pub relays: bool,
     /// Limits of writing in parts; `None` means one stream, in order.
     pub parts: Option<PartLimits>,
     /// Two stores whose domains have the same name copy between themselves.
     pub domain: Option<Domain>,
-    /// Where it is, for a store that copies nothing by itself and so has no domain; as [`Caps::domain`] otherwise.
+    /// Location of a store that can't copy server-side and so has no domain; otherwise as [`Caps::domain`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Domain>,
-    /// Moves inside of it are renames ([`CopyHow::Rename`]). Where they aren't, a move is a copy, and its source is deleted together
+    /// Moves within the store are renames ([`CopyHow::Rename`]). Where they aren't, a move is a copy, and its source is deleted together
     /// with others.
     #[serde(default = "renames")]
     pub renames: bool,
-    /// A directory inside of it gets another name together with all that is below it ([`CopyHow::RenameDir`]).
+    /// A directory can be renamed with all that is below it ([`CopyHow::RenameDir`]).
     #[serde(default)]
     pub renames_dirs: bool,
     /// Largest batch that one delete request takes; 1 when each key costs a request.
     pub delete_batch: usize,
-    /// Files that one [`Store::copy`] brings at best: many where each takes microseconds, few where a server is asked for each;
-    /// 1 where no time is gained by handing over several.
+    /// Best number of files for one [`Store::copy`]: many where each takes microseconds, few where each is a request to a server;
+    /// 1 where batching gains no time.
     pub copy_batch: usize,
     /// `Replace::Absent` and `Replace::Exactly` are honoured atomically.
     pub conditional: bool,
-    /// [`Store::delete`] looks at the version that it is given.
+    /// [`Store::delete`] honours the version that it is given.
     pub deletes_version: bool,
-    /// Keys that one request of a listing brings at most, where a listing may begin after any key at no more cost and several
+    /// Largest number of keys in one page of a listing, where a listing may begin after any key at no more cost and several
     /// at once pay; `None` where that isn't so (disks, memory, services whose listings have no order).
     pub page: Option<usize>,
     /// Names that differ only by case are one.
     pub case_insensitive: bool,
     /// Metadata can be read and written.
     pub meta: bool,
-    /// Of a store without [`Caps::attributes`]: its metadata has permission bits as `mode`, in octal digits, and sets them.
+    /// Only without [`Caps::attributes`]: metadata has permission bits as `mode`, in octal digits, and sets them.
     pub modes: bool,
-    /// Files have inodes, with owners, permission bits and more, and this is what we may do to them; `None` where they
-    /// haven't. Only of stores with [`Inodes`].
+    /// Files have inodes, with owners, permission bits and more, and these are our rights to change them; `None` where they
+    /// don't. Only for stores with [`Inodes`].
     pub attributes: Option<Rights>,
-    /// How many requests at once suit it to begin with, when the user doesn't say.
+    /// Concurrent requests to start with, unless the user sets a number.
     pub concurrency: usize,
-    /// Small files whose publishes may wait at once: a store that puts many files into one answers them together, the
-    /// sooner the more there are. 0 where each publish is done by itself.
+    /// Small files whose publishes may wait at once: a store that packs many files into one object answers them together, the
+    /// sooner the more there are. 0 where each publish is answered separately.
     pub gathers: usize,
-    /// Where it keeps its content, if that is in another store, and where that one does: what is changed there is changed here.
+    /// Domains of the store that holds this one's content, and of those below that one: a change there is a change here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rests_on: Vec<Domain>,
 }
 
-/// What stores do that don't say: those of versions before they did are disks.
+/// Default for stores that don't say: those of versions before this field are disks.
 fn renames() -> bool {
     true
 }
@@ -203,53 +206,53 @@ impl Caps {
         self.dirs || self.keeps_empty_dirs
     }
 
-    /// What a store rests on that keeps its content in these directories of this one.
+    /// Domains that a store rests on if it keeps its content in these directories of this one.
     pub fn ground(&self, dirs: &[&[u8]]) -> Vec<Domain> {
         let own = self.domain.iter().flat_map(|domain| dirs.iter().map(|dir| domain.below(dir)));
         own.chain(self.rests_on.iter().cloned()).collect()
     }
 }
 
-/// What [`Entry::changed`] means in a store.
+/// Meaning of [`Entry::changed`] in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Changed {
-    /// It isn't given, or tells nothing.
+    /// Not reported, or meaningless.
     Unknown,
     /// An inode's ctime: any change of content or metadata moves it, and no user can set it back.
     Inode,
-    /// When these bytes were stored, by the store's clock.
+    /// Time at which these bytes were stored, by the store's clock.
     Stored,
 }
 
 /// Limits of writing in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartLimits {
-    /// Smallest part but the last, in bytes.
+    /// Smallest part except the last, in bytes.
     pub min: u64,
     /// Largest part, in bytes.
     pub max: u64,
     /// Most parts of one upload.
     pub count: u64,
-    /// The size it likes best, in bytes.
+    /// Preferred part size, in bytes.
     pub preferred: u64,
-    /// The user chose that size.
+    /// The user chose the preferred size.
     pub chosen: bool,
-    /// All parts but the last have a multiple of this size, in bytes; at least 1.
+    /// All parts except the last are a multiple of this size, in bytes; at least 1.
     pub multiple: u64,
-    /// All parts but the last must have one size.
+    /// All parts except the last must have the same size.
     pub equal: bool,
-    /// A part may wait until all before it are handed over too: nobody may wait for its answer before that.
+    /// A part may wait until all before it are handed over too, so don't wait for its answer before that.
     pub waits: bool,
-    /// The size of a file must be known before its first part goes.
+    /// The size of a file must be known before its first part is sent.
     pub sized: bool,
-    /// A file up to this size goes as a single part without the cost of an upload in parts, in bytes.
+    /// A file up to this size is sent as a single part without the cost of a multipart upload, in bytes.
     pub single: u64,
     /// A file up to this size is copied inside the store by one request, a larger one in parts, in bytes.
     pub single_copy: u64,
 }
 
 impl PartLimits {
-    /// A file goes as a whole, by one request. Up to 64 MiB it may wait in memory for that; a larger one is read as it is sent.
+    /// The whole file in one request. Up to 64 MiB may wait in memory for that; a larger file is read as it is sent.
     pub const WHOLE: PartLimits = PartLimits {
         min: 1 << 62,
         max: 1 << 62,
@@ -264,7 +267,7 @@ impl PartLimits {
         single_copy: u64::MAX,
     };
 
-    /// A file on a disk: any piece of it may be written at any time. 8 MiB are enough that a request's latency counts little.
+    /// A file on a disk: any piece of it may be written at any time. 8 MiB is enough to make a request's latency negligible.
     pub const FILE: PartLimits = PartLimits {
         min: 1,
         max: u64::MAX / 2,
@@ -280,35 +283,37 @@ impl PartLimits {
     };
 }
 
-/// A place from which and to which a service copies by itself.
+/// A place within which a service copies server-side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
     /// Same name, same domain: the machine's file systems; one endpoint and account.
     pub name: String,
-    /// Where in it this store's root is: a folder, or `bucket/prefix`; opaque to all but the store's own kind, except that the place of
-    /// a directory in another begins with that one's, and a slash.
+    /// Position of this store's root in the domain: a folder, or `bucket/prefix`. Opaque to all but the store's own kind, except that the
+    /// place of a subdirectory begins with its parent's place and a slash.
     pub place: Arc<[u8]>,
-    /// Where that is on its device, where this is known: one folder that is mounted at two places has two places in the
-    /// domain and one on its device. Comparable between stores of one domain, good for nothing else.
+    /// The place on its device, where known: a folder mounted at two places has two places in the
+    /// domain and one on its device. Comparable between stores of one domain only.
     pub on_device: Option<Arc<[u8]>>,
 }
 
 impl Domain {
-    /// True for the root of all that there is.
+    /// True for the root of all that there is, also where another store keeps its content there.
     #[must_use]
     pub fn is_all(&self) -> bool {
-        self.place.is_empty() || Root::parse(&self.place).is_some_and(|root| root.is_all())
+        let is_all = |place: &[u8]| place.is_empty() || Root::parse(place).is_some_and(|root| root.is_all());
+        let within = Domain::place_within(&self.place);
+        is_all(&self.place) || within.is_some_and(|(place, prefix)| prefix.is_empty() && is_all(place))
     }
 
-    /// That of a store of this `kind` which keeps its content at this place: both of two ends tell the place, and what their keys have
-    /// before them (`prefix`: nothing, or a directory with its slash).
+    /// Domain of a store of this `kind` that keeps its content at this place: both ends know the place and the prefix of
+    /// their keys (`prefix`: nothing, or a directory with its slash).
     #[must_use]
     pub fn within(&self, kind: &str, prefix: &[u8]) -> Domain {
         let place = [&(self.place.len() as u64).to_le_bytes()[..], &self.place, b"/", prefix].concat();
         Domain { name: format!("{kind} {}", self.name), place: place.into(), on_device: None }
     }
 
-    /// The place and the prefix that [`Domain::within`] was made of.
+    /// The place and the prefix that [`Domain::within`] was given.
     #[must_use]
     pub fn place_within(place: &[u8]) -> Option<(&[u8], &[u8])> {
         let (len, rest) = place.split_first_chunk::<8>()?;
@@ -316,7 +321,7 @@ impl Domain {
         Some((place, prefix.strip_prefix(b"/")?))
     }
 
-    /// The same at a directory below it; at its own root for an empty key.
+    /// The domain of a directory below this one; this domain for an empty key.
     #[must_use]
     pub fn below(&self, dir: &[u8]) -> Domain {
         let at = |place: &Arc<[u8]>| match dir {
@@ -327,7 +332,7 @@ impl Domain {
     }
 }
 
-/// A [place](Domain::place), with a slash at its end unless it is that of all there is.
+/// A [place](Domain::place) with a slash at its end, unless it is the root of everything.
 #[must_use]
 pub fn as_dir(place: &[u8]) -> Vec<u8> {
     match place {
@@ -336,7 +341,7 @@ pub fn as_dir(place: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Which keys to list.
+/// Range and form of a listing.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListRequest {
@@ -345,9 +350,9 @@ pub struct ListRequest {
     pub prefix: Vec<u8>,
     /// Only keys after this one.
     pub after: Option<Key>,
-    /// What comes after this key isn't needed. Stores list it all the same where that is simpler; whoever asks stops there.
+    /// Keys after this one aren't needed. Stores may list them all the same; the caller stops there.
     pub until: Option<Key>,
-    /// Everything below, or (`false`) only down to the next `/`, where directories stand for what they hold.
+    /// Everything below the prefix, or (`false`) only down to the next `/`, where directories stand for their contents.
     pub recursive: bool,
     /// Stop after about this many entries. The stream ends in `End` only if there are no more, else without it. Where
     /// [`Caps::page`] says so, a limit of one page is one request.
@@ -357,23 +362,23 @@ pub struct ListRequest {
     /// Ask for facts of inodes too, where there are inodes; costs nothing there.
     pub posix: bool,
     /// Directories that this filter refuses to descend into need not be opened: nothing in them is wanted, nor are they
-    /// themselves. Stores that list flat may ignore it, and whoever asks still filters what comes. On a wire it is left out
+    /// themselves. Stores with flat listings may ignore it, and the caller still filters the entries. Left out on a wire
     /// where it can't leave this machine ([`Filter::is_portable`]).
     #[serde(with = "haul_core::filter::portable", skip_serializing_if = "haul_core::filter::portable::is_none")]
     pub prune_by: Option<Arc<Filter>>,
-    /// What is beyond a mount point below the root isn't listed but told as lost, by an error of the kind `Hidden`; the
-    /// directory itself is listed.
+    /// Don't cross mount points below the root. Each one is listed as a directory, and its contents are reported as lost, by an error
+    /// of the kind `Hidden`.
     pub one_device: bool,
-    /// With `one_device`: neither is that directory, which is lost too.
+    /// With `one_device`: the directory isn't listed either, and is lost too.
     pub omit_mounts: bool,
-    /// For who is about to write there: what writes left half done is removed where it is met, if the process that began them is
-    /// known to be dead and nobody can go on with them.
+    /// The caller is about to write there: remains of unfinished writes are removed where they are met, if the process that began them is
+    /// known to be dead and nobody can resume them.
     pub sweep: bool,
 }
 
 impl CopyHow {
-    /// True for those that most stores answer with `Unsupported`: only stores with [`Inodes`] know them, and of
-    /// [`CopyHow::RenameDir`] those that say so.
+    /// True for copies that most stores answer with `Unsupported`: only stores with [`Inodes`] support them, and
+    /// [`CopyHow::RenameDir`] only those that say so.
     pub fn needs_inodes(self) -> bool {
         !matches!(self, CopyHow::Copy | CopyHow::Rename)
     }
@@ -385,7 +390,7 @@ impl ListRequest {
         ListRequest { recursive: true, ..Default::default() }
     }
 
-    /// One directory (`""` or ending in `/`), not what is in its directories.
+    /// One directory (`""` or ending in `/`), without the contents of its subdirectories.
     pub fn dir(prefix: impl Into<Vec<u8>>) -> Self {
         ListRequest { prefix: prefix.into(), ..Default::default() }
     }
@@ -409,10 +414,10 @@ impl fmt::Debug for ListRequest {
     }
 }
 
-/// An answered read: what was learned about the key, and its bytes.
+/// An answered read: facts about the key, and its bytes.
 #[derive(Debug)]
 pub struct Read {
-    /// The facts that came with the bytes. `size` is of the whole content, not of the range.
+    /// Facts that came with the bytes. `size` is that of the whole content, not of the range.
     pub entry: Entry,
     /// The bytes of the range.
     pub body: Body,
@@ -422,7 +427,7 @@ pub struct Read {
 pub enum Body {
     /// A file and the range in it.
     File(Arc<std::fs::File>, Range<u64>),
-    /// Pieces in order. An error ends it; a stream that ends early is an error of the reader's count.
+    /// Pieces in order. An error ends the stream; a stream that ends early shows only in the reader's byte count.
     Stream(BoxStream<'static, Result<Bytes>>),
 }
 
@@ -435,51 +440,53 @@ impl fmt::Debug for Body {
     }
 }
 
-/// How to write: what may be there before, what to keep with it.
+/// How to write: condition on the existing file, and facts to keep with the new one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WriteSpec {
     /// Bytes to come; `None` when unknown (a pipe). When known, `publish` fails with `Corrupt` unless exactly as
     /// many arrived.
     pub size: Option<u64>,
-    /// What may be there before.
+    /// Condition on what exists at the key.
     pub replace: Replace,
     /// Modification time to keep; `None` leaves it to the store.
     pub mtime: Option<Mtime>,
     /// Metadata to keep.
     pub meta: Option<Box<Meta>>,
-    /// Hashes of the whole content as the source knows them: a store that is told may check against them or keep them
+    /// Hashes of the whole content as the source knows them: the store may verify against them or keep them
     /// (`md5chksum`), and answers `Corrupt` when it stored something else.
     pub hashes: Hashes,
-    /// Write to the final name at once instead of a hidden one (`--inplace`).
+    /// Write directly to the final name instead of a temporary one (`--inplace`).
     pub inplace: bool,
-    /// Ending of the hidden name.
+    /// Suffix of the temporary name.
     pub partial_suffix: String,
     /// Keep set-uid, set-gid and sticky bits of `meta`'s mode.
     pub keep_setid: bool,
-    /// Of a rename: where its bytes would have to be copied, it is `Unsupported`. Only asked for on this machine, so it crosses no wire.
+    /// For a rename: `Unsupported` if its bytes would have to be copied. Only used on this machine, so it crosses no wire.
     #[serde(skip)]
     pub renamed_only: bool,
-    /// Don't count on the size being right (`--ignore-size`): what arrives is what is stored.
+    /// Don't rely on the size (`--ignore-size`): whatever arrives is stored.
     pub size_may_differ: bool,
-    /// Attributes to take over from the source in a copy between file systems; no other store looks at it. On the root's
-    /// [`Store::make_dir`] it tells that directories get attributes of their own later: those made from now on are
-    /// for their owner alone until then, and those of ours that forbid a change are opened for it.
+    /// Attributes to take over from the source in a copy between file systems; other stores ignore it. On the root's
+    /// [`Store::make_dir`] it says that directories get their attributes later: until then those made from now on are
+    /// accessible to their owner alone, and those of ours that forbid a change are opened for it.
     #[serde(with = "haul_core::wire::shared", skip_serializing_if = "Option::is_none")]
     pub keep: Option<Arc<Keep>>,
-    /// The source's attributes, where it is on another machine: for [`CopyHow::Special`], and for a new file there, whose store sets them
-    /// (those of [`WriteSpec::keep`]) before the publish is answered. Only stores that have [`Store::inodes`] and no files of this machine get
-    /// them with a write.
+    /// The source's attributes, where the source is on another machine: for [`CopyHow::Special`], and for a new file there, whose store
+    /// sets
+    /// them (those of [`WriteSpec::keep`]) before the publish is answered. Only stores that have [`Store::inodes`] and no files of this
+    /// machine
+    /// get them with a write.
     #[serde(with = "haul_core::wire::shared", skip_serializing_if = "Option::is_none")]
     pub carried: Option<Arc<Carried>>,
-    /// Blocks of zeros become holes, where there are holes.
+    /// Write blocks of zeros as holes, where the store has holes.
     pub sparse: bool,
-    /// The bytes, then the name, are on the device before the publish or copy is answered. Stores whose publish is durable by
-    /// itself ignore it.
+    /// The bytes, then the name, are on the device before the publish or copy is answered. Stores whose publishes are durable already
+    /// ignore it.
     pub fsync: bool,
-    /// What passed is taken out of the page cache again, where the store has one.
+    /// Drop the transferred bytes from the page cache, where the store has one.
     pub drop_cache: bool,
-    /// The token will be noted, so that a later run can go on with the write: nobody sweeps it away (see [`ListRequest::sweep`]).
+    /// The token will be saved, so that a later run can resume the write: no sweep removes it (see [`ListRequest::sweep`]).
     pub resumable: bool,
 }
 
@@ -518,22 +525,22 @@ impl Default for WriteSpec {
     }
 }
 
-/// What the store says that it now holds.
+/// Facts that the store reports about the file it now holds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stored {
-    /// Pins what was written.
+    /// Version of the written file.
     pub version: Option<Version>,
-    /// Bytes, as the store counts them where it says, else as they were sent.
+    /// Bytes as the store counts them if it does, else as sent.
     pub size: u64,
-    /// Hashes of the whole content that the store computed itself, or that it checked against ours.
+    /// Hashes of the whole content that the store computed itself, or checked against ours.
     pub hashes: Hashes,
-    /// What of [`WriteSpec::keep`] could not be kept. Of a device or FIFO that could not be made this is the answer, and
+    /// Attributes of [`WriteSpec::keep`] that could not be kept. For a device or FIFO that could not be made, this is the answer, and
     /// nothing was changed.
     pub unkept: Unkept,
 }
 
-/// One part that the store has.
+/// A part that the store holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Number, from 0.
@@ -546,39 +553,39 @@ pub struct Part {
 }
 
 /// A write in progress. `publish` and `abort` take it by value, so neither can happen twice; dropping it without
-/// either leaves hidden remains (a partial file, an unfinished upload), never a visible half.
+/// either leaves hidden remains (a partial file, an unfinished multipart upload), never a visible half.
 pub trait Upload: Send + Sync {
     /// Enough to find this write again after a crash ([`Resumable::resume`]), also before its first part; `None` where the
-    /// store can't find one again. A store that would wait to see whether one request is enough begins a write in parts
-    /// when it is asked: ask only for what will have parts.
+    /// store can't. A store that would otherwise wait to see whether one request is enough begins a multipart write
+    /// when asked: ask only for files that will have parts.
     fn token(&self) -> BoxFuture<'_, Result<Option<Vec<u8>>>>;
 
-    /// Bytes of each part but the last, where the service says it of this write: it takes the place of what was chosen within
-    /// [`PartLimits`]. `None` where it doesn't. Ask for it as for [`Upload::token`]. Parts of other sizes arrive too, but each may
-    /// wait for the one before it, and need not be proved by [`Resumable::resume`].
+    /// Size in bytes of each part but the last, where the service sets it for this write: it replaces the size chosen within
+    /// [`PartLimits`]. `None` where it doesn't. When to ask: as for [`Upload::token`]. Parts of other sizes are accepted too, but each may
+    /// wait for the one before it, and [`Resumable::resume`] need not prove them.
     fn part_size(&self) -> BoxFuture<'_, Result<Option<u64>>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// True where several processes may send parts of this write at once, in any order: each finds it by the token, with no part
-    /// that it vouches for ([`Resumable::resume`]), and any of them publishes it by the receipts of all. A part that was answered
-    /// stays, also if its sender's machine fails; where [`Upload::read_back`] gives a file, once that was forced out.
+    /// True where several processes may send parts of this write at once, in any order: each opens it by the token ([`Resumable::resume`]
+    /// with no sent parts), and any of them publishes it with the receipts of all. A part that was answered
+    /// survives a failure of its sender's machine; where [`Upload::read_back`] returns a file, only once that was fsynced.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Bytes of parts that were sent already, in this run or an earlier one, for who must hash the whole.
+    /// Bytes of parts that were sent already, in this run or an earlier one, for a caller that must hash the whole.
     ///
-    /// Errors: `Unsupported` where what was sent can't be read before it is published.
+    /// Errors: `Unsupported` where sent bytes can't be read before the publish.
     fn read_back(&self, range: Range<u64>) -> BoxFuture<'_, Result<Body>>;
 
-    /// Sends part `index`, whose first byte is at `offset` of the whole. Parts may fly together and out of order;
+    /// Sends part `index`, which starts at byte `offset` of the whole. Parts may be sent concurrently and out of order;
     /// sending one again replaces it. Parts other than the last keep within [`PartLimits`].
     fn part(&self, index: u64, offset: u64, payload: Payload) -> BoxFuture<'_, Result<Part>>;
 
-    /// Takes runs of bytes from the file that has the name now, instead of having them sent; each is a part. Written in place,
-    /// it leaves them where they are: then every run is where it was. What is made so is proved before it is visible: the spec has the
-    /// BLAKE3 of the whole, and `publish` answers `Corrupt` where what lies there has another.
+    /// Reuses runs of bytes of the file that has the name now instead of sending them; each run is a part. A write in place
+    /// leaves them where they are: then every run has its old offset. The result is verified before it is visible: the spec has the
+    /// BLAKE3 of the whole, and `publish` answers `Corrupt` where the stored bytes have another.
     ///
     /// Errors: `Unsupported` where the store can't, or the spec has no BLAKE3; `Changed` where the file isn't `version`.
     fn reuse(&self, version: &Version, runs: Vec<Run>) -> BoxFuture<'_, Result<Vec<Part>>> {
@@ -587,12 +594,12 @@ pub trait Upload: Send + Sync {
         Box::pin(std::future::ready(Err(error)))
     }
 
-    /// Makes the whole visible at once, under the spec's `replace` condition. `late` overrides what was only known
+    /// Makes the whole visible at once, under the spec's `replace` condition. `late` overrides facts that were only known
     /// after the bytes had passed.
     ///
-    /// Errors: `Corrupt` when the store's answer doesn't match what was sent, or the size isn't what the spec said;
-    /// then nothing is visible that wasn't before. `Exists` or `Changed` when the condition doesn't hold. The write
-    /// comes back with the error, to be published again or aborted.
+    /// Errors: `Corrupt` when the store's answer doesn't match the bytes sent, or the size differs from the spec's;
+    /// then nothing new is visible. `Exists` or `Changed` when the condition doesn't hold. The write
+    /// is returned with the error, to be published again or aborted.
     fn publish(self: Box<Self>, parts: Vec<Part>, late: Late) -> BoxFuture<'static, Result<Stored, Unpublished>>;
 
     /// Removes everything sent so far.

@@ -1,5 +1,5 @@
-//! Listings in order of stores that have directories and answer for one of them at a time, in any order: WebDAV, index pages. A
-//! directory is known whole before anything of it is told; it is sorted, and those below it are asked for ahead.
+//! Ordered listings of stores that have directories and list one of them at a time, in any order: WebDAV, index pages. A
+//! directory is complete before any of it is listed; it is sorted, and those below it are requested ahead.
 
 use crate::{ListRequest, task::Task};
 use futures::{StreamExt, future::BoxFuture, stream, stream::BoxStream};
@@ -26,7 +26,7 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 /// … or as long as the server says, up to this …
 const LONGEST: Duration = Duration::from_secs(30);
-/// … until so many directories of a listing have failed for good: then it isn't they.
+/// … until this many directories of a listing have failed for good: then the directories aren't the cause.
 const HOPELESS: usize = 16;
 
 /// The longest path that a directory can have, in bytes: four times that of Linux. Longer ones have directories in directories without an
@@ -38,9 +38,9 @@ pub type Wanted = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// A store that answers for one directory at a time.
 pub trait Folders: Send + Sync + 'static {
-    /// What is directly in the directory `dir` (a key that ends in `/`, or the root's), all of it that is `wanted`; more does no
+    /// The entries directly in the directory `dir` (a key that ends in `/`, or the root's), all of those that are `wanted`; more do no
     /// harm. Keys are whole, those of directories end in `/`. Where [`Folders::has_dirs`] says no, the directory itself is among them
-    /// if it is a thing of its own all the same: then it is told too.
+    /// if it is an object of its own: then it is listed too.
     ///
     /// Errors: `NotFound` or `DirNotFound` when it is missing.
     fn folder(&self, dir: Key, wanted: Wanted) -> BoxFuture<'static, Result<Vec<Found>>>;
@@ -59,10 +59,12 @@ pub trait Folders: Send + Sync + 'static {
 /// One name of a directory.
 #[derive(Debug)]
 pub enum Found {
-    /// What is known of it.
+    /// Its facts.
     Entry(Entry),
     /// It is there, and this is why no more is known.
     Failed(Key, Error),
+    /// It was there, see [`Listed::Vanished`].
+    Vanished(Key),
 }
 
 impl Found {
@@ -70,7 +72,7 @@ impl Found {
     pub fn key(&self) -> &Key {
         match self {
             Found::Entry(entry) => &entry.key,
-            Found::Failed(key, _) => key,
+            Found::Failed(key, _) | Found::Vanished(key) => key,
         }
     }
 }
@@ -125,7 +127,7 @@ struct Walk {
 
 type Asked = Task<Result<Vec<Found>>>;
 
-/// What is still to be told of a directory, in order.
+/// Entries of a directory still to be listed, in order.
 struct Frame {
     entries: VecDeque<Found>,
     /// The answers to come for directories among the first `looked` of them.
@@ -269,7 +271,7 @@ impl Walk {
     async fn advance(&mut self) {
         if let Some((dir, asked)) = self.opening.take() {
             if !self.batch.is_empty() {
-                // What is known is told before an answer is waited for.
+                // Deliver known entries before waiting for an answer.
                 self.flush();
                 self.opening = Some((dir, asked));
                 return;
@@ -292,6 +294,11 @@ impl Walk {
             None => return,
             Some(Found::Entry(entry)) if self.request.recursive && entry.is_dir() && !self.folders.has_dirs() => return,
             Some(Found::Entry(entry)) => entry,
+            Some(Found::Vanished(key)) => {
+                self.flush();
+                self.ready.push_back(Listed::Vanished(key));
+                return;
+            }
             Some(Found::Failed(key, error)) => {
                 let to = (!key.is_dir()).then(|| key.with_suffix([0])).or_else(|| key.after_prefix());
                 return self.lose(Lost { from: key, to }, error);
@@ -383,7 +390,7 @@ pub fn decoded(encoding: Encoding, dir: &Key, leaf: &[u8]) -> Result<Key, (Key, 
     Err((key, error))
 }
 
-/// What no file or directory can be called.
+/// Names that no file or directory can have.
 pub fn is_odd(name: &[u8]) -> bool {
     matches!(name, b"" | b"." | b"..") || name.contains(&0)
 }
@@ -424,6 +431,7 @@ mod tests {
                     })
                     .map(|found| match found {
                         Found::Entry(entry) if entry.key.is_dir() => Found::Entry(Entry::dir(entry.key)),
+                        Found::Entry(entry) if entry.key.as_bytes().ends_with(b"gone") => Found::Vanished(entry.key),
                         other => other,
                     })
                     .collect()),
@@ -445,7 +453,7 @@ mod tests {
                 Listed::Failed { lost, error } => {
                     out.push(format!("lost {}..{:?}: {:?}", lost.from, lost.to.map(|k| k.to_string()), error.kind()));
                 }
-                Listed::Vanished(_) => {}
+                Listed::Vanished(key) => out.push(format!("vanished {key}")),
                 Listed::End => out.push("end".into()),
             }
         }
@@ -466,6 +474,15 @@ mod tests {
         assert_eq!(told(tree(&[("a/", 2), ("b/", 1)]), ListRequest::all()).await, whole);
         let lost = ["a/", "lost a/..Some(\"a0\"): Busy", "b/", "b/2", "end"];
         assert_eq!(told(tree(&[("a/", u32::MAX)]), ListRequest::all()).await, lost);
+    }
+
+    #[tokio::test]
+    async fn what_vanished_is_told_in_its_place() {
+        let tree = made(&[("", &["z", "a/", "b-gone"]), ("a/", &["gone", "x"])]);
+        assert_eq!(
+            told(tree, ListRequest::all()).await,
+            ["a/", "vanished a/gone", "a/x", "vanished b-gone", "z", "end"]
+        );
     }
 
     #[tokio::test]

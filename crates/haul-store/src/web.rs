@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, head
 use std::{ops::Range, sync::Arc, time::Duration};
 use url::Url;
 
-/// Places that one request is sent on to at most, as in Go.
+/// Redirects that one request follows at most, as in Go.
 const MAX_REDIRECTS: usize = 10;
 
 /// A folder at a URL, and the client to ask it.
@@ -38,7 +38,7 @@ pub struct Web {
 pub struct Call {
     /// Its name for counts.
     pub kind: &'static str,
-    /// What it does, as far as its concurrency is concerned.
+    /// Its direction, which picks the concurrency limit.
     pub direction: Direction,
     /// Its method.
     pub method: Method,
@@ -154,7 +154,7 @@ impl Web {
         Err(fault)
     }
 
-    /// Sends a question, to where the server points, too: GET and HEAD alone. Another host doesn't get what proves who we are.
+    /// Sends a GET or HEAD and follows redirects. Credentials aren't sent to another host.
     pub async fn follow(&self, mut call: Call) -> Tried<Answer> {
         for _ in 0..=MAX_REDIRECTS {
             let own = same_host(&call.url, &self.root);
@@ -241,7 +241,7 @@ impl Web {
         let begun = tokio::time::Instant::now();
         let result = self.http.send(request).await;
         let status = result.as_ref().map_or(0, |reply| reply.status.as_u16());
-        // What follows the question mark may be a signature or a token.
+        // The query string may hold a signature or a token.
         let url = call.url.as_str().split('?').next().unwrap_or_default();
         tracing::debug!(request = call.kind, url, status, ms = begun.elapsed().as_millis() as u64);
         match result {
@@ -277,7 +277,7 @@ pub fn below(root: &Url, key: &Key) -> Result<Url> {
     Ok(url)
 }
 
-/// What a folder at a URL can do, read-only.
+/// Caps of a read-only folder at a URL.
 pub fn caps() -> Caps {
     Caps {
         mtime: Some(Duration::from_secs(1)),
@@ -292,6 +292,7 @@ pub fn caps() -> Caps {
         hashes_stored: Vec::new(),
         cheap_reads: false,
         written_in_place: false,
+        listing_may_omit: false,
         files: false,
         parts: None,
         relays: false,
@@ -370,7 +371,7 @@ pub fn same_host(a: &Url, b: &Url) -> bool {
     a.scheme() == b.scheme() && a.host_str() == b.host_str() && a.port_or_known_default() == b.port_or_known_default()
 }
 
-/// What a server says of a version of a file, in an answer or a listing.
+/// What a server reports about a version of a file, in an answer or a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Bytes of the whole.
@@ -393,7 +394,7 @@ impl Facts {
         Entry { mtime: self.modified, changed: self.modified, version: self.version(), ..Entry::file(key, self.size) }
     }
 
-    /// What pins it; `None` where the server tells neither an ETag nor a time.
+    /// The version that pins it; `None` where the server sends neither an ETag nor a time.
     pub fn version(&self) -> Option<Version> {
         if self.etag.is_none() && self.modified.is_none() {
             return None;
@@ -414,8 +415,8 @@ impl Facts {
         }
     }
 
-    /// The same with the time of the version that was seen earlier, where the answer has none: Go's servers leave out that of 1970's first
-    /// second.
+    /// These facts with the time of the version seen earlier, where the answer has no time: Go's servers omit a Last-Modified in the first
+    /// second of 1970.
     #[must_use]
     pub fn dated_as(self, earlier: &Version) -> Facts {
         let modified = self.modified.or_else(|| Facts::read(earlier)?.modified);
@@ -464,16 +465,16 @@ pub fn content(reply: Reply, range: Option<&Range<u64>>, length: u64, key: &Key)
             let end = part.end.saturating_sub(from).min(piece.len() as u64) as usize;
             if begin < end { piece.split_to(end).split_off(begin) } else { Bytes::new() }
         });
-        // What comes behind it is not waited for.
+        // The end of the answer after the part isn't waited for.
         let over = *at >= part.end && piece.as_ref().is_ok_and(Bytes::is_empty);
         std::future::ready((!over).then_some(piece))
     });
     cut.filter(|piece| std::future::ready(!piece.as_ref().is_ok_and(Bytes::is_empty))).boxed()
 }
 
-/// What an answer to a GET of `range` carries: its length, and the size of the whole.
+/// Content length of an answer to a GET of `range`, and the size of the whole.
 ///
-/// Errors: the server sent something else than was asked for, or less than all of the part.
+/// Errors: the server sent something other than requested, or less than all of the part.
 pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
     let encoded = reply.header("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"));
     if encoded {
@@ -486,9 +487,9 @@ pub fn carried(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
     carried_as_stored(reply, range)
 }
 
-/// As [`carried`], where an encoding is one that the content is stored in, so that the bytes are those that are stored.
+/// As [`carried`], where a content encoding is the one that the content is stored in, so that the bytes are the stored ones.
 ///
-/// Errors: those of [`carried`].
+/// Errors: as [`carried`].
 pub fn carried_as_stored(reply: &Reply, range: Option<&Range<u64>>) -> Tried<(u64, u64)> {
     let length = reply.header("content-length").and_then(|v| v.trim().parse::<u64>().ok());
     let length = length.ok_or_else(|| {

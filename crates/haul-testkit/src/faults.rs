@@ -58,6 +58,8 @@ pub enum Fault {
     Cut(u64),
     /// A listing lacks this key, as one may that isn't atomic.
     Omit(Key),
+    /// The same, told: it vanished while it was looked at.
+    Vanish(Key),
     /// The store claims to have stored something else.
     WrongHash,
     /// No answer ever.
@@ -250,6 +252,10 @@ impl Store for Faulty {
             Some(Fault::Break(after)) => break_list(listing, after, true),
             Some(Fault::Cut(after)) => break_list(listing, after, false),
             Some(Fault::Omit(key)) => each_entry(listing, move |entry| (entry.key != key).then_some(entry)),
+            Some(Fault::Vanish(key)) => {
+                let told = stream::iter([Listed::Vanished(key.clone())]);
+                told.chain(each_entry(listing, move |entry| (entry.key != key).then_some(entry))).boxed()
+            }
             Some(Fault::Hang) => stream::pending().boxed(),
             _ => listing,
         }

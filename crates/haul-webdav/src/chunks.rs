@@ -1,6 +1,6 @@
-//! Large files for Nextcloud (its "chunked upload v2"): chunks go in any order into a directory of their own beside the user's files. The
-//! server puts them together under the hidden name, and from there on it is a write like any other (see `upload`). Such a directory
-//! outlives the process, so a later run goes on with it.
+//! Large files for Nextcloud (its "chunked upload v2"): chunks are sent in any order into a separate directory beside the user's files. The
+//! server assembles them under the hidden name, and from there on it is a write like any other (see `upload`). Such a directory
+//! outlives the process, so a later run can resume it.
 
 use crate::{
     Service, answer, change,
@@ -33,9 +33,9 @@ use url::Url;
 const MOST: u64 = 10_000;
 /// The largest chunk, in bytes.
 const LARGEST: u64 = 5_000_000_000;
-/// The smallest chunk but the last, in bytes, where the server passes chunks on to S3. A user who asks for smaller ones gets them.
+/// The smallest chunk but the last, in bytes, where the server passes chunks on to S3. The user may choose a smaller size.
 const SMALLEST: u64 = 5 << 20;
-/// A chunk's number is written with so many digits: then they are in order, however names are compared.
+/// Digits of a chunk's number: with a fixed width, chunks are in order however names are compared.
 const DIGITS: usize = 5;
 /// Directories of chunks are called so, and 32 hexadecimal digits.
 const PREFIX: &str = "haul-";
@@ -45,7 +45,7 @@ const HELD: &[u8] = b"held";
 const SENT: &[u8] = b"sent";
 /// A server that has said nothing within the time of its proxy is given this long to put the chunks together, and …
 const PATIENCE: Duration = Duration::from_secs(30);
-/// … a second more for so many bytes.
+/// … one second more for each this many bytes.
 const ASSEMBLED: u64 = 20 << 20;
 
 /// Where chunks go, and their size.
@@ -110,7 +110,7 @@ pub struct Chunked {
     service: Arc<Service>,
     key: Key,
     spec: WriteSpec,
-    /// What a write is that needs no chunks, or whose chunks were put together.
+    /// The write itself, if it needs no chunks, or once its chunks are assembled.
     whole: Whole,
     /// The upload's name: the hidden file has it too.
     id: String,
@@ -259,7 +259,7 @@ impl Chunked {
         self.whole.finish(&parts, late).await
     }
 
-    /// What an earlier run has left must be these chunks and no others.
+    /// The chunks that an earlier run left must be exactly these.
     async fn compare(&self, parts: &[Part]) -> Result<()> {
         let there = match chunks(&self.service, &self.dir).await {
             // An earlier try may have put them together: that shows next.
@@ -328,6 +328,7 @@ async fn chunks(service: &Service, dir: &Url) -> Result<BTreeMap<u64, u64>> {
                 }
             }
             Found::Failed(_, error) => return Err(error),
+            Found::Vanished(_) => {}
         }
     }
     Ok(there)
@@ -373,7 +374,7 @@ pub async fn discard(service: &Service, chunks: &Chunks, key: &Key, token: &[u8]
     Ok(had_chunks || had_file)
 }
 
-/// Deletes what only we know of; false when it is gone already.
+/// Deletes an entry that only haul knows; false when it is missing already.
 async fn remove(service: &Service, url: Url) -> haul_net::Tried<bool> {
     match answer::done(service, Call::new("DELETE", Direction::Meta, Method::DELETE, url)).await {
         Err(fault) if matches!(fault.status, 404 | 409) => Ok(false),
@@ -409,6 +410,7 @@ pub async fn cleanup(
                 failed.push(error);
                 continue;
             }
+            Found::Vanished(_) => continue,
         };
         let Some(id) = id_of(&entry) else { continue };
         let Some(begun) = entry.mtime.filter(|time| time.secs() <= oldest) else { continue };

@@ -1,4 +1,4 @@
-//! What uploads that were cut off left behind.
+//! Removes the remains of interrupted uploads.
 
 use crate::{Service, change::remove, chunks, list, names};
 use haul_core::{Entry, Result};
@@ -30,7 +30,7 @@ pub async fn cleanup(service: &Service, what: Cleanup) -> Result<Unfinished> {
                     }
                     left.push((entry.key, Some(begun)));
                 }
-                Found::Entry(_) => {}
+                Found::Entry(_) | Found::Vanished(_) => {}
                 Found::Failed(_, error) => failed.push(error),
             }
         }

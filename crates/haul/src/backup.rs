@@ -132,7 +132,10 @@ impl Backup {
     fn ends_so(&self, key: &Key) -> bool {
         let Some(suffix) = self.suffix.as_deref() else { return false };
         let path = key.path();
+        // The suffix may look like an extension.
+        let bare = path.strip_suffix(suffix.as_bytes());
         path[..self.split(path)].ends_with(suffix.as_bytes())
+            || bare.is_some_and(|bare| self.suffixed(suffix, bare) == path)
     }
 
     /// The name under which `key` of `dst` is kept: with the suffix, and with a further one for each such name that the source has. As with rsync,
@@ -235,8 +238,13 @@ impl Backup {
 
     async fn move_to(&self, cx: &Cx, old: &Entry, kept: &Key) -> Result<bool> {
         let renames = cx.dst.caps().renames;
-        self.put(cx, (old, kept), if renames { CopyHow::Rename } else { CopyHow::Copy }).await?;
-        Ok(renames)
+        match self.put(cx, (old, kept), if renames { CopyHow::Rename } else { CopyHow::Copy }).await {
+            // To another file system a rename is a copy, which the store doesn't make while bandwidth is limited.
+            Err(error) if renames && error.kind() == ErrorKind::Unsupported && old.kind == Kind::File => {
+                self.pass_on(cx, old, kept).await.map(|()| false)
+            }
+            put => put.map(|_| renames),
+        }
     }
 
     /// Keeps `old`, whose name a file that is there by now is about to take. Where there can be a second name of it, that is the
@@ -351,8 +359,15 @@ impl Backup {
             how,
         };
         match put_one(to, &from.place, item.clone()).await {
-            // Not where backups go: a symlink that leads nowhere, say.
-            Err(error) if error.kind() == ErrorKind::NotFound && error.op() != "write" => return Ok(false),
+            // Either that, or the directory where backups go: stores that know directories by ids don't say which.
+            Err(error) if error.kind() == ErrorKind::NotFound && error.op() != "write" => {
+                match cx.dst.stat(&old.key).await {
+                    Err(gone) if gone.is_missing() => return Ok(false),
+                    // What was removed meanwhile is known to be missing now, and is made again.
+                    Ok(_) => put_one(to, &from.place, item).await,
+                    Err(error) => Err(error),
+                }
+            }
             Err(error) if to.caps().dirs && error.kind() == ErrorKind::Exists => {
                 // An empty directory makes way; one that holds something stays.
                 let dir = Key::new([kept.path(), b"/"].concat());
@@ -461,6 +476,9 @@ mod tests {
         assert_eq!(name("d/l.rclonelink", true), "d/l-old.rclonelink");
         let kept = |key: &str, before| Backup { beside: true, ..backup(before) }.is_kept_name(&Key::new(key));
         assert!(kept("d.x/a.txt-old", false) && kept("d.x/a-old.txt", true) && kept("d.x/a-old", true));
+        let dotted = Backup { suffix: Some(".bak".into()), beside: true, before_extension: true, ..Backup::default() };
+        assert!(["a.bak", "a.bak.txt"].iter().all(|key| dotted.is_kept_name(&Key::new(key))));
+        assert!(!dotted.is_kept_name(&Key::new("a.txt.bak")));
         assert!(!kept("d.x/a-old.txt", false) && !kept("d-old/a.txt", true) && !kept("a.txt-old", true));
     }
 }

@@ -432,7 +432,8 @@ impl Source {
                 self.lost.store(true, Ordering::Release);
                 Err(Some(lost))
             }
-            Listed::Vanished(_) => Ok(Vec::new()),
+            // Not an error; whether it is there under another name isn't known.
+            Listed::Vanished(key) => Err(Some(Lost::only(&key))),
             Listed::End => {
                 self.ended.store(true, Ordering::Release);
                 Err(None)

@@ -87,6 +87,7 @@ fn limit(limit: Limit) -> &'static str {
         Limit::Cpu { .. } => "cpu",
         Limit::RequestRate { .. } => "request rate",
         Limit::TotalBandwidth { .. } => "total bandwidth",
+        Limit::Unclear { .. } => "unclear",
     }
 }
 

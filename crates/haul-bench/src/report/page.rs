@@ -136,7 +136,11 @@ mod tests {
     use crate::Measured;
 
     fn found(remote: &str) -> Findings {
-        let sweeps = vec![table::tests::hpc()];
+        let mut sweep = table::tests::hpc();
+        // No faster than eight at once, so that eight is the knee.
+        let flat = Point { at_once: Some(16), ..sweep.points[2].clone() };
+        sweep.points.push(flat);
+        let sweeps = vec![sweep];
         Findings {
             remote: remote.into(),
             across: None,
@@ -157,7 +161,7 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert_eq!(page.matches("<svg").count(), 3);
-        assert_eq!(page.matches("<tr>").count(), 5);
+        assert_eq!(page.matches("<tr>").count(), 6);
         // What haul reaches alone is in the plots of time and speed-up; it has no efficiency.
         assert_eq!(page.matches(">auto</text>").count(), 2);
         assert!(page.contains("prefers-color-scheme: dark") && page.contains("--transfers 8"));

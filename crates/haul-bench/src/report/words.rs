@@ -139,13 +139,20 @@ pub fn sentences(found: &Findings) -> Vec<String> {
         let transfers = choice.transfers.map(|n| format!("--transfers {n}"));
         let streams = choice.streams.map(|n| format!("--multi-thread-streams {n}"));
         let flags = [transfers, streams].into_iter().flatten().collect::<Vec<_>>().join(" ");
-        let flags = match (flags.is_empty(), &found.across) {
-            (false, _) => flags,
-            (true, None) => "none; left alone, haul was faster than with any number tried".into(),
-            (true, Some(across)) => format!("none; left alone, haul makes {} copies at once", across.alone),
-        };
         let to = found.across.as_ref().map(|across| format!(" to {}", across.to)).unwrap_or_default();
-        lines.push(format!("Settings that suit copying {way} {}{to}: {flags}", found.remote));
+        let place = format!("{way} {}{to}", found.remote);
+        lines.push(match (flags.is_empty(), &found.across) {
+            (false, _) => format!("Settings that suit copying {place}: {flags}"),
+            (true, Some(across)) => {
+                format!("Copying {place}: set nothing; haul makes {} copies at once by itself.", across.alone)
+            }
+            (true, None) if choice.rising => {
+                format!("Copying {place}: set nothing yet; the speed was still rising at the most that was tried.")
+            }
+            (true, None) => {
+                format!("Copying {place}: set nothing; haul's own choice was faster than any fixed number.")
+            }
+        });
     }
     lines.extend(own_choice(&found.findings));
     if found.measured.throttled > 0 {
@@ -232,6 +239,10 @@ fn limit(f: &Finding) -> String {
             "More doesn't help: the request rate is the limit ({files_per_second:.1} files a second; the store asked \
              to slow down {throttled} times)."
         ),
+        Limit::Unclear { files_per_second } => format!(
+            "More didn't help here, but another measurement reached {files_per_second:.1} files a second: measure longer to \
+             know the limit (--max-time, --max-bytes)."
+        ),
         Limit::TotalBandwidth { bytes_per_second } => {
             format!("More doesn't help: the total bandwidth is the limit ({}).", speed(bytes_per_second))
         }
@@ -286,19 +297,21 @@ fn connection(lone: &Lone) -> Option<String> {
 
 fn own_choice(findings: &[Finding]) -> Option<String> {
     let share = |f: &Finding| {
-        let share = f.auto_share?;
-        let found = f.auto_found.map(|n| format!(" with {n} at once")).unwrap_or_default();
-        Some(format!("{} {} {:.0} %{found}", direction(f.direction), size(f.size), share * 100.0))
+        let found = f.auto_found.map(|n| format!("; {n} at once")).unwrap_or_default();
+        Some((f.auto_share? * 100.0, format!("({}, {}{found})", direction(f.direction), size(f.size))))
     };
-    let shares: Vec<String> = findings.iter().filter_map(share).collect();
-    match (shares.is_empty(), findings.is_empty()) {
-        (false, _) => Some(format!("Left alone, of the best fixed setting haul reached: {}.", shares.join(", "))),
-        (true, false) => Some(
+    let shares: Vec<(f64, String)> = findings.iter().filter_map(share).collect();
+    match (shares.split_first(), findings.is_empty()) {
+        (Some(((share, of), rest)), _) => {
+            let rest: String = rest.iter().map(|(share, of)| format!(", {share:.0} % {of}")).collect();
+            Some(format!("Left alone, haul ran at {share:.0} % of the best fixed setting {of}{rest}."))
+        }
+        (None, false) => Some(
             "How fast haul is left alone wasn't measured: too few bytes or too little time were left for that. Raise --max-bytes or \
              --max-time before you set any of these."
                 .into(),
         ),
-        (true, true) => None,
+        (None, true) => None,
     }
 }
 
@@ -336,8 +349,10 @@ mod tests {
             auto_found: Some(12),
             ended: Ended::Flat,
         };
-        let said = "Left alone, of the best fixed setting haul reached: up 1 MB 97 % with 12 at once.";
-        assert_eq!(own_choice(&[one(Some(0.97)), one(None)]).as_deref(), Some(said));
+        let said = "Left alone, haul ran at 97 % of the best fixed setting (up, 1 MB; 12 at once)";
+        assert_eq!(own_choice(&[one(Some(0.97)), one(None)]), Some(format!("{said}.")));
+        let down = Finding { direction: Direction::Down, auto_found: None, ..one(Some(1.564)) };
+        assert_eq!(own_choice(&[one(Some(0.97)), down]), Some(format!("{said}, 156 % (down, 1 MB).")));
         assert!(own_choice(&[one(None)]).is_some_and(|text| text.contains("wasn't measured")));
         assert_eq!(own_choice(&[]), None);
     }
@@ -383,10 +398,34 @@ mod tests {
                 Ended::Flat,
                 "More doesn't help: this machine's processors are the limit (1.9 of 2 busy).",
             ),
+            (
+                Limit::Unclear { files_per_second: 4.54 },
+                Ended::Time,
+                "More didn't help here, but another measurement reached 4.5 files a second: measure longer to know the \
+                 limit (--max-time, --max-bytes).",
+            ),
             (Limit::NotReached, Ended::Bytes, "Still rising at 10 when the byte budget ran out; raise --max-bytes."),
         ] {
             assert_eq!(of(limit, ended), format!("{head} {text}"));
         }
+    }
+
+    #[test]
+    fn what_to_set_is_said_in_a_line() {
+        let said = |transfers, rising| {
+            let found = Findings::new("r:b".into(), "x".into(), crate::Measured::default(), 2, "now".into());
+            let choice = Choice { direction: Direction::Down, transfers, streams: None, rising };
+            sentences(&Findings { choices: vec![choice], ..found }).swap_remove(0)
+        };
+        assert_eq!(said(Some(8), false), "Settings that suit copying from r:b: --transfers 8");
+        assert_eq!(
+            said(None, false),
+            "Copying from r:b: set nothing; haul's own choice was faster than any fixed number."
+        );
+        assert_eq!(
+            said(None, true),
+            "Copying from r:b: set nothing yet; the speed was still rising at the most that was tried."
+        );
     }
 
     #[test]
@@ -404,13 +443,14 @@ mod tests {
                 ended: Ended::Flat,
             };
             let found = Findings::new("/a".into(), "x".into(), crate::Measured::default(), 2, "now".into());
-            let choice = Choice { direction: Direction::Across, transfers: Some(at_once), streams: None };
+            let choice =
+                Choice { direction: Direction::Across, transfers: Some(at_once), streams: None, rising: false };
             let found = Findings { findings: vec![finding], choices: vec![choice], ..found };
             let lines = sentences(&found.clone().between(Across { to: "/b".into(), alone: 32 }));
-            let set = lines.iter().find_map(|line| line.strip_prefix("Settings that suit copying from /a to /b: "));
-            let set_to = format!("--transfers {at_once}");
-            let all = "none; left alone, haul makes 32 copies at once";
-            assert_eq!(set, Some(if at_once < 32 { &*set_to } else { all }));
+            let set = format!("Settings that suit copying from /a to /b: --transfers {at_once}");
+            let all = "Copying from /a to /b: set nothing; haul makes 32 copies at once by itself.";
+            let line = if at_once < 32 { &*set } else { all };
+            assert!(lines.iter().any(|told| told == line), "{lines:?}");
             ranks(&found.between(Across { to: "/b".into(), alone: 32 })).unwrap()
         };
         let bandwidth = Limit::TotalBandwidth { bytes_per_second: 250e6 };

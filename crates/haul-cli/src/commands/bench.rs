@@ -2,7 +2,7 @@
 
 use crate::{
     context::Context,
-    error::{Outcome, code, usage},
+    error::{Outcome, code, told, usage},
     flags,
     flags::values::{Span, size, span},
     print, prompt,
@@ -117,7 +117,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let (measured, uncleared) = haul_bench::run(&bench, &plan).await;
     ctx.screen.finish();
     for (place, error) in &uncleared {
-        tracing::error!("not all of {place} could be removed: {error} (remove it with haul purge {place})");
+        tracing::error!("not all of {place} could be removed: {} (remove it with haul purge {place})", told(error));
     }
     if !uncleared.is_empty() && measured.is_ok() {
         return Ok(Outcome::Exit(code::OTHER));

@@ -129,6 +129,29 @@ pub async fn delete_dirs(store: &Arc<dyn Store>, mut dirs: Vec<Key>, failures: &
     }
 }
 
+/// Errors: the file isn't any more what was listed; those of the store.
+pub async fn check_still(op: &'static str, store: &Arc<dyn Store>, listed: &Entry) -> Result<(), Error> {
+    let still = store.stat(&listed.key).await.and_then(|now| match is_still(listed, &now) {
+        true => Ok(()),
+        false => {
+            let message = "changed since it was listed: it stays, and nothing is deleted for it";
+            Err(Error::new(ErrorKind::Changed, op, message))
+        }
+    });
+    still.map_err(|error| error.with_key(&listed.key))
+}
+
+/// By all that both tell, this is still the file that was listed.
+fn is_still(listed: &Entry, now: &Entry) -> bool {
+    let versions = listed.version.as_ref().zip(now.version.as_ref());
+    let times = listed.mtime.zip(now.mtime);
+    let hashes = listed.hashes.agree(&now.hashes);
+    listed.size == now.size
+        && versions.is_none_or(|(a, b)| a == b)
+        && times.is_none_or(|(a, b)| a == b)
+        && hashes.is_none_or(|(_, same)| same)
+}
+
 fn named(error: Error, key: &Key) -> Error {
     if error.key().is_none() && !key.is_root() { error.with_key(key) } else { error }
 }
@@ -137,9 +160,26 @@ fn named(error: Error, key: &Key) -> Error {
 #[allow(clippy::disallowed_methods)] // Tests make their own files.
 mod tests {
     use super::*;
+    use haul_core::Mtime;
     use haul_store::Links;
     use haul_testkit::disk;
     use std::fs;
+
+    #[test]
+    fn a_file_must_still_be_what_was_listed() {
+        let file = |version: &[u8], time| Entry {
+            mtime: time,
+            version: Some(Version::new(version)),
+            ..Entry::file(Key::new("a"), 3)
+        };
+        let listed = file(b"1", Some(Mtime(5)));
+        assert!(is_still(&listed, &listed));
+        // A question may tell more than a listing.
+        assert!(is_still(&Entry { mtime: None, ..listed.clone() }, &listed));
+        assert!(!is_still(&listed, &file(b"2", Some(Mtime(5)))));
+        assert!(!is_still(&listed, &Entry { size: 4, ..listed.clone() }));
+        assert!(!is_still(&listed, &Entry { version: None, ..file(b"1", Some(Mtime(6))) }));
+    }
 
     #[tokio::test]
     async fn what_changed_since_it_was_listed_stays() {

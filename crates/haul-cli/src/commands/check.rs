@@ -4,15 +4,18 @@ use super::{
     events::{EventFlags, Events},
     job::{Ends, cx, rename},
     lists::{Lists, Writers},
+    sums,
 };
 use crate::{
     context::Context,
-    error::{Outcome, code},
+    error::{Outcome, code, usage},
     flags,
+    show::out::quiet,
 };
 use anyhow::{Context as _, Result};
 use haul::check::{CheckOptions, CheckReport, Checked, Content, Found, check};
 use haul_core::{
+    Algo,
     compare::Reason,
     event::Event,
     filter::{Filter, FilterSpec},
@@ -24,6 +27,9 @@ use std::sync::Arc;
 pub struct Args {
     #[command(flatten)]
     ends: Ends,
+    /// Take SOURCE for a file of hashes of this kind, such as md5, and check DEST against it
+    #[arg(long, short = 'C', value_name = "HASH", conflicts_with = "events")]
+    checkfile: Option<String>,
     /// Compare the content by reading both sides, not by hashes
     #[arg(long)]
     download: bool,
@@ -38,6 +44,11 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
+    if let Some(hash) = &args.checkfile {
+        let algo: Algo = hash.parse().map_err(usage)?;
+        let how = sums::How { download: args.download, one_way: args.one_way, lists: Some(&args.lists) };
+        return quiet(sums::check(algo, &args.ends.dest, &args.ends.source, how, ctx).await);
+    }
     let content = if args.download { Content::Bytes } else { Content::Hashes };
     compare(&args.ends, (&args.lists, &args.events), CheckOptions { content, one_way: args.one_way }, ctx).await
 }

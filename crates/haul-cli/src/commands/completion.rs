@@ -1,16 +1,16 @@
-//! `haul completion`: the script that makes a shell complete haul's commands and flags.
+//! `haul completion`: the script that makes a shell complete haul's commands, flags, remotes and paths.
 
-use crate::{cli, context::Context, error::Outcome};
+use crate::{context::Context, error::Outcome};
 use anyhow::{Context as _, Result};
-use clap_complete::{Shell, generate};
 use std::{fs::OpenOptions, io::Write as _};
 
-/// The shells whose scripts ask haul.
-const SHELLS: [(&str, &str); 3] = [
-    ("bash", include_str!("../complete/haul.bash")),
-    ("zsh", include_str!("../complete/haul.zsh")),
-    ("fish", include_str!("../complete/haul.fish")),
-];
+/// The shells. Their scripts ask haul (`haul __complete`), so they are small and know of remotes too.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Shell {
+    Bash,
+    Fish,
+    Zsh,
+}
 
 /// For which shell.
 #[derive(clap::Args, Debug)]
@@ -21,30 +21,26 @@ pub struct Args {
     file: Option<std::path::PathBuf>,
 }
 
-fn script(shell: &str) -> Option<&'static str> {
-    SHELLS.iter().find(|(name, _)| *name == shell).map(|(_, script)| *script)
+impl Shell {
+    fn script(self) -> &'static str {
+        match self {
+            Shell::Bash => include_str!("../complete/haul.bash"),
+            Shell::Fish => include_str!("../complete/haul.fish"),
+            Shell::Zsh => include_str!("../complete/haul.zsh"),
+        }
+    }
 }
 
 /// Prints the script.
 pub async fn run(args: Args, _: &Context) -> Result<Outcome> {
-    let script = match script(&args.shell.to_string()) {
-        Some(script) => script.as_bytes().to_vec(),
-        // The other shells get commands and flags as haul has them now; flags complete after any command too.
-        None => {
-            // Without their letters: some commands give those another meaning.
-            let mut tree = cli::command_with_flags().mut_args(|arg| arg.global(true).short(None));
-            let mut script = Vec::new();
-            generate(args.shell, &mut tree, "haul", &mut script);
-            script
-        }
-    };
+    let script = args.shell.script();
     match args.file.filter(|f| f.as_os_str() != "-") {
         Some(file) => {
             let written = OpenOptions::new().write(true).create(true).truncate(true).open(&file);
-            let written = written.and_then(|mut f| f.write_all(&script));
+            let written = written.and_then(|mut f| f.write_all(script.as_bytes()));
             written.with_context(|| format!("can't write {}", file.display()))?;
         }
-        None => crate::print::text(&String::from_utf8(script)?)?,
+        None => crate::print::text(script)?,
     }
     Ok(Outcome::Done)
 }

@@ -1,9 +1,9 @@
-//! `copyurl`: files at addresses of the web.
+//! `copyurl`: files at URLs.
 
 use super::once::may_replace;
 use crate::{
     context::Context,
-    error::{Outcome, code, usage},
+    error::{Outcome, code, told, usage},
     flags, print,
     show::out::{Out, quiet},
 };
@@ -114,7 +114,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
             }
             Err(error) if alone => return Err(error.into()),
             Err(error) => {
-                tracing::error!("{}: {error}", without_query(&url));
+                tracing::error!("{}: {}", without_query(&url), told(&error));
                 gathered.report.error(Arc::new(error));
             }
         }
@@ -134,7 +134,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
 
 impl Gathered {
     fn fail(&mut self, error: Error) {
-        tracing::error!("{error}");
+        tracing::error!("{}", told(&error));
         self.report.error(Arc::new(error));
     }
 }
@@ -179,7 +179,7 @@ async fn one(
         tries -= 1;
         match write(ctx, dst, &key, (mtime, size, replace), stream).await {
             Err(error) if tries > 0 && error.retry() != Retry::Never => {
-                tracing::info!("{key}: {error}: trying again");
+                tracing::info!("{key}: {}: trying again", told(&error));
             }
             written => return written.map(|()| (key, None)),
         }
@@ -207,7 +207,7 @@ async fn find(url: &str, ctx: &Context) -> Result<Found, Error> {
         tries -= 1;
         match ctx.session.find(url).await {
             Err(error) if tries > 0 && error.retry() != Retry::Never => {
-                tracing::info!("{}: {error}: trying again", without_query(url));
+                tracing::info!("{}: {}: trying again", without_query(url), told(&error));
                 tokio::time::sleep(ctx.flags.pace.retries_sleep.0.unwrap_or_default()).await;
             }
             found => return found,
@@ -244,7 +244,13 @@ async fn to_output(url: &str, ctx: &Context) -> Result<Outcome> {
 }
 
 fn address(typed: &OsString) -> Result<String> {
-    typed.to_str().map(str::to_owned).ok_or_else(|| usage("an address is UTF-8"))
+    let url = typed.to_str().ok_or_else(|| usage("a URL is UTF-8"))?;
+    match url.split_once("://") {
+        Some((scheme, _)) if ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            Ok(url.to_owned())
+        }
+        _ => Err(usage(format!("{:?} isn't an http:// or https:// URL", without_query(url)))),
+    }
 }
 
 /// The addresses of a CSV file, each with a path, or without one.

@@ -1,7 +1,7 @@
 //! `delete`: the files of a path that the filter wants.
 
 use super::{
-    change::{BATCH, MaxDelete, allowed, delete_listed, refuse_backups},
+    change::{BATCH, MaxDelete, allowed, check_still, delete_listed, refuse_backups},
     listing::{Failures, Source, depth},
     rmdirs,
 };
@@ -50,6 +50,11 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         if !allowed(ctx, "delete", &entry.key, Some(entry.size)) {
+            continue;
+        }
+        // Whoever was asked may have thought for long.
+        let asked = ctx.flags.config.interactive && !source.store.caps().deletes_version;
+        if asked && failures.keep(check_still("delete", &source.store, &entry).await).is_none() {
             continue;
         }
         batch.push(entry);

@@ -2,7 +2,7 @@
 
 use crate::{
     context::Context,
-    error::usage,
+    error::{told, usage},
     flags::{self, Flags},
 };
 use anyhow::Result;
@@ -204,7 +204,7 @@ impl Failures {
     /// Keeps an error; says the one before it.
     pub fn add(&mut self, error: Error) {
         if let Some(before) = self.0.replace(error) {
-            tracing::error!("{before}");
+            tracing::error!("{}", told(&before));
         }
     }
 

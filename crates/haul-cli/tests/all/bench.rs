@@ -66,7 +66,7 @@ fn no_more_is_measured_than_the_cloud_gives_and_no_more_sent_than_allowed() {
         assert!(measured.clone().all(|bytes| bytes > 0), "{direction}: {}", ran.out);
         assert!(measured.sum::<u64>() <= through, "{direction}: {report:?} {}", ran.out);
     }
-    // None where haul left alone was faster.
+    // None where haul left alone was faster, or the last doubling still brought more.
     let set = &json["settings"][0]["transfers"];
     assert!(set.is_null() || *set == sweep(&json, "up", 300_000)["knee"], "{}", ran.out);
     let verified = json["bytes_verified"].as_u64().unwrap();
@@ -109,10 +109,13 @@ fn a_large_file_goes_in_parts_and_nothing_stays() {
     assert!(ran.out.contains("1 x 20 MiB  up         2 parts"), "{}", ran.out);
     assert!(ran.out.contains("1 x 20 MiB  down       2 parts"), "{}", ran.out);
     // Which of them it is follows from speeds, and those from how busy this machine is.
-    let set = ran.out.lines().find_map(|line| line.strip_prefix("Settings that suit copying to r:b/some folder: "));
-    let alone = "none; left alone, haul was faster than with any number tried";
-    let known = ["--multi-thread-streams 1", "--multi-thread-streams 2", alone];
-    assert!(set.is_some_and(|set| known.contains(&set)), "{}", ran.out);
+    let known = [
+        "Settings that suit copying to r:b/some folder: --multi-thread-streams 1",
+        "Settings that suit copying to r:b/some folder: --multi-thread-streams 2",
+        "Copying to r:b/some folder: set nothing; haul's own choice was faster than any fixed number.",
+        "Copying to r:b/some folder: set nothing yet; the speed was still rising at the most that was tried.",
+    ];
+    assert!(ran.out.lines().any(|line| known.contains(&line)), "{}", ran.out);
     assert!(ran.out.ends_with("--report FILE.html writes this with plots.\n"), "{}", ran.out);
 }
 

@@ -320,8 +320,8 @@ fn help_says_how_to_use_a_command() {
 #[test]
 fn the_menu_of_config_makes_an_s3_remote() {
     let home = home();
-    // Name, type, provider, env_auth, keys, region, endpoint; --auto-confirm keeps it.
-    let answers = "n\nr\n?\ns3\n2\n?\n\nkey\nsecret\n\nhttp://127.0.0.1:9\nq\n";
+    // Name, type, provider, keys, region, endpoint; --auto-confirm keeps it.
+    let answers = "n\nr\n?\ns3\n2\n?\nkey\nsecret\n\nhttp://127.0.0.1:9\nq\n";
     let output = haul(home.path(), &["config", "--auto-confirm"]).write_stdin(answers).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let out = String::from_utf8(output.stdout).unwrap();
@@ -340,20 +340,29 @@ fn the_menu_of_config_explains_tests_and_edits() {
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    // What can't be an answer is asked for again.
-    let out = menu("n\nr\n?\ns3\nMinio\n?\nyes\n\nkey\nsecret\nhttp://127.0.0.1:1\n\nhttp://127.0.0.1:1\nq\n");
-    assert_eq!(out.matches("Type true or false.").count(), 2, "{out}");
+    // Enter alone shows the menu again.
+    let out = menu("\nq\n");
+    assert!(out.matches("n) New remote").count() == 2 && !out.contains("isn't in the menu"), "{out}");
+    // What can't be an answer is asked for again. Who has keys isn't asked about the environment's.
+    let out = menu("n\nr\n?\ns3\nMinio\nkey\nsecret\nhttp://127.0.0.1:1\n\nhttp://127.0.0.1:1\nq\n");
+    assert!(!out.contains("env_auth>") && !out.contains("env_auth (default"), "{out}");
     assert!(
-        out.contains("A region is a name, such as us-east-1. The address is asked for next, as endpoint."),
+        out.contains("A region is a name, such as us-east-1. The address is asked for next, as\nendpoint."),
         "{out}"
     );
+    let too_wide = |line: &&str| line.chars().count() > 80 && !line.contains("Written to ");
+    assert_eq!(out.lines().flat_map(|line| line.split("> ")).find(too_wide), None);
     assert!(out.contains("An S3 service of any make is s3."), "{out}");
     assert!(!out.contains("sse_kms_key_id") && !out.contains("storage_class"), "few questions: {out}");
     assert!(out.contains("It doesn't work yet: nothing listens at 127.0.0.1:1"), "{out}");
-    let out = menu("e\nr\n\n\n\n\neu\n-\nq\n");
+    let out = menu("e\nr\n\n\n\neu\n-\nq\n");
     assert!(out.contains("endpoint (now http://127.0.0.1:1)"), "{out}");
     let want = "[r]\ntype = s3\nprovider = Minio\naccess_key_id = key\nsecret_access_key = secret\nregion = eu\n";
     assert_eq!(run(home.path(), &["config", "show", "r"]).1, want);
+    // Without keys no secret is asked for.
+    let out = menu("n\nopen\ns3\nMinio\n\n?\nyes\n\n\nhttp://127.0.0.1:1\nq\n");
+    assert_eq!(out.matches("Type true or false.").count(), 2, "{out}");
+    assert!(!out.contains("secret_access_key>"), "{out}");
     let out = menu("n\nhere\nalias\n/tmp\nq\n");
     assert!(out.contains("It works. Next: haul lsd here:"), "{out}");
 }

@@ -48,7 +48,10 @@ fn bash(lab: &Lab, line: &str) -> Vec<String> {
 fn the_scripts_are_small() {
     let lab = lab();
     let size: u64 = ["bash", "zsh", "fish"].iter().map(|shell| fs::metadata(lab.path(shell)).unwrap().len()).sum();
-    assert!(size < 100_000, "{size}");
+    assert!(size < 10_000, "{size}");
+    // There are no others.
+    let ran = lab.haul(&["completion", "powershell"]).code(2);
+    assert!(ran.err.contains("invalid value 'powershell' for '<SHELL>'"), "{}", ran.err);
 }
 
 #[test]

@@ -163,6 +163,8 @@ fn files_arrive_as_with_rclone() {
     if let [ours, theirs] = &trees[..] {
         folder::assert_same(&folder::files(ours), &folder::files(theirs), "copyurl");
     }
+    let ran = lab.haul(&["copyurl", "htp://x/f?key=secret", "@0/f"]).code(2);
+    assert_eq!(ran.err, "haul: \"htp://x/f\" isn't an http:// or https:// URL\n");
     // What was cut is no file (rclone takes it for one); what doesn't say where it ends may have been cut.
     assert_ne!(lab.haul(&["copyurl", &site.url("/cut"), "@0/cut", "--retries=1"]).code, 0);
     let ran = lab.haul(&["copyurl", &site.url("/endless"), "@0/endless"]).code(1);

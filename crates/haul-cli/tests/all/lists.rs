@@ -108,19 +108,24 @@ fn checksums_lists_are_rclones() {
         ("@right", &["--include=same"], 0),
         ("@right", &["--one-way", "--exclude=changed"], 0),
     ] {
-        let run = |side: &str| {
+        let run = |side: &str, command: &[&str]| {
             let lists: Vec<String> = names.iter().map(|list| format!("--{list}=@{side}.{list}")).collect();
-            let args: Vec<&str> = ["checksum", "sha256", sums, "@d"]
-                .into_iter()
+            let args: Vec<&str> = command
+                .iter()
+                .chain(&[sums, "@d"])
+                .copied()
                 .chain(more.iter().copied())
                 .chain(lists.iter().map(String::as_str))
                 .collect();
             if side == "ours" { lab.haul(&args).code(code) } else { lab.rclone(&args).code(code) }
         };
-        run("ours");
-        run("theirs");
-        for list in names {
-            assert_eq!(lines(&lab, "ours", list), lines(&lab, "theirs", list), "{more:?}: {list}");
+        // The second is the same by another name.
+        for command in [&["checksum", "sha256"][..], &["check", "-C", "sha256"]] {
+            run("ours", command);
+            run("theirs", command);
+            for list in names {
+                assert_eq!(lines(&lab, "ours", list), lines(&lab, "theirs", list), "{command:?} {more:?}: {list}");
+            }
         }
     }
     let ran = lab.haul(&["checksum", "sha256", "@sums", "@d"]).code(1);

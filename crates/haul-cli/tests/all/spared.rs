@@ -1,14 +1,17 @@
 //! What flags say is to stay stays, whatever the command: backups, files that exist, what changed since it was listed.
 
 use haul_testkit::{
+    cloudsim::Cloudsim,
     folder::write,
-    lab::{Lab, until},
+    lab::{Lab, elsewhere, until},
     peers,
 };
 use std::{
     fs,
+    io::{Read as _, Write as _},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
+    process::Stdio,
 };
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -251,4 +254,63 @@ fn a_file_whose_other_name_gets_its_time_is_read_again() {
     for run in [&["rsync", "-a", "-c", "--delete", "@s/", "@d/"][..], &["sync", "@s", "@d"]] {
         lab.haul(run).ok();
     }
+}
+
+/// There a rename is a copy, which has to keep to the limit.
+#[test]
+fn backups_go_to_another_file_system_while_bandwidth_is_limited() {
+    let lab = Lab::new(HAUL);
+    let Some(elsewhere) = elsewhere() else { return };
+    write(&lab.path("s/changed"), b"new", 2 * TIME);
+    write(&lab.path("d/changed"), b"old", TIME);
+    write(&lab.path("d/d/extra"), b"extra", TIME);
+    let backup = format!("--backup-dir={}", elsewhere.path().display());
+    lab.haul(&["sync", "--bwlimit=100M", &backup, "@s", "@d"]).ok();
+    assert_eq!((names(&lab.path("d")), text(&lab.path("d/changed"))), (vec!["changed".into()], "new".into()));
+    assert_eq!(text(&elsewhere.path().join("changed")), "old");
+    assert_eq!(text(&elsewhere.path().join("d/extra")), "extra");
+}
+
+/// Whoever is asked may think for long, and S3 deletes whatever has the name by then.
+#[test]
+fn what_changes_while_a_duplicate_is_asked_about_is_no_duplicate() {
+    let cloud = Cloudsim::with(&[("bucket", "b")]);
+    let lab = Lab::new(HAUL);
+    lab.remote("s", &cloud.endpoint());
+    for name in ["one", "two"] {
+        lab.haul_reading(&["rcat", &format!("s:b/{name}")], b"the same").ok();
+    }
+    let Some(script) = peers::need("script") else { return };
+    for verb in ["dedupe --by-hash first s:b", "delete s:b --include two"] {
+        // Nobody is asked without a terminal.
+        let mut command = lab.command(&script);
+        command.args(["-qefc", &format!("{HAUL} -i {verb}"), "/dev/null"]);
+        let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut asked, mut byte) = (Vec::new(), [0]);
+        while !asked.ends_with(b"y/N>") {
+            asking.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+            asked.push(byte[0]);
+        }
+        lab.haul_reading(&["rcat", "s:b/two"], verb.as_bytes()).ok();
+        asking.stdin.as_mut().unwrap().write_all(b"y\n").unwrap();
+        let ended = lab.end(asking).code(1);
+        assert!(ended.out.contains("changed since it was listed"), "{}", ended.out);
+        assert_eq!(lab.haul(&["cat", "s:b/two"]).ok().out, verb);
+        lab.haul_reading(&["rcat", "s:b/two"], b"the same").ok();
+    }
+}
+
+/// A remote that encrypts what is below another's root holds all of that one's buckets.
+#[test]
+fn an_encrypted_remote_of_all_buckets_is_not_purged() {
+    let cloud = Cloudsim::with(&[("bucket", "b")]);
+    let lab = Lab::new(HAUL);
+    lab.remote("s", &cloud.endpoint());
+    let names = ["filename_encryption=off", "directory_name_encryption=false"];
+    lab.haul(&[&["config", "create", "c", "crypt", "remote=s:", "password=correct horse"], &names[..]].concat()).ok();
+    lab.haul_reading(&["rcat", "c:b/f"], b"precious").ok();
+    let refused = lab.haul(&["purge", "c:"]).code(2);
+    assert!(refused.err.contains("name the"), "{}", refused.err);
+    assert_eq!(lab.haul(&["cat", "c:b/f"]).ok().out, "precious");
+    lab.haul(&["purge", "c:b"]).ok();
 }

@@ -5,7 +5,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use haul_core::{ErrorKind, Key, Listed, Result};
 use haul_mem::MemStore;
 use haul_store::{Body, Caps, ListRequest, OpenRequest, Payload, Store, WriteSpec};
-use haul_testkit::conformance::{self, Breaks::Always, Except, Summary};
+use haul_testkit::{
+    conformance::{self, Breaks::Always, Except, Summary},
+    faults::{Fault, Faulty, Op},
+};
 use std::{
     os::unix::ffi::OsStrExt as _,
     sync::{
@@ -102,6 +105,18 @@ async fn listed(store: &dyn Store) -> Vec<String> {
         Listed::End => vec!["end".to_owned()],
     };
     store.list(ListRequest::all()).map(tell).concat().await
+}
+
+#[tokio::test]
+async fn what_vanishes_below_vanishes_by_its_own_name() {
+    let inner: Arc<dyn Store> = Arc::new(MemStore::new());
+    let store = on(inner.clone(), "", &[("filename_encryption", "off")]);
+    for key in ["a", "b", "c"] {
+        put(&*store, key, &[b"text"]).await;
+    }
+    let faulty = Faulty::new(inner).on(Op::List, 1, Fault::Vanish(Key::new("b.bin")));
+    let store = on(Arc::new(faulty), "", &[("filename_encryption", "off")]);
+    assert_eq!(listed(&*store).await, ["a 4", "vanished: b", "c 4", "end"]);
 }
 
 /// A store that wants parts of one size gets them, and the whole is what one part would have made.

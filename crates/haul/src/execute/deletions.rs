@@ -18,11 +18,13 @@ use crate::{
 };
 use futures::{StreamExt, stream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Result, Side,
+    Entry, Error, ErrorKind, Key, Listed, Result, Side,
     event::Event,
     job::{DeleteWhen, Job},
+    names::folded,
     plan::Step,
 };
+use haul_store::ListRequest;
 use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -203,7 +205,10 @@ impl Deleter {
         if self.backup.is_on() && !self.may_still_delete().await {
             return;
         }
-        let batch = batch.into_iter().filter(|gone| self.consent.to("delete", &gone.key)).collect();
+        let mut batch: Vec<Gone> = batch.into_iter().filter(|gone| self.consent.to("delete", &gone.key)).collect();
+        if told && self.cx.src.caps().listing_may_omit {
+            batch = self.lacking(batch).await;
+        }
         let going = self.as_listed(self.not_kept(batch, told).await).await;
         if going.is_empty() || !self.may_still_delete().await {
             return;
@@ -220,6 +225,54 @@ impl Deleter {
                     }
                     self.ledger.error(error.with_key(&gone.key));
                 }
+            }
+        }
+    }
+
+    /// Those that the source really lacks; of the others an error tells. For a source whose listing proves nothing.
+    async fn lacking(&self, batch: Vec<Gone>) -> Vec<Gone> {
+        let at_once = self.job.pace.checkers.unwrap_or(BACKUPS_AT_ONCE).max(1);
+        let asked = stream::iter(batch).map(|gone| async {
+            let there = self.source_has(&gone.key).await;
+            (gone, there)
+        });
+        let mut asked = std::pin::pin!(asked.buffered(at_once));
+        let mut lacking = Vec::new();
+        while let Some((gone, there)) = asked.next().await {
+            let error = match there {
+                Ok(false) => {
+                    lacking.push(gone);
+                    continue;
+                }
+                Ok(true) => {
+                    let message = "the source has it, though its listing left it out: it stays at the destination";
+                    Error::new(ErrorKind::Io, "list", message)
+                }
+                Err(error) => error,
+            };
+            self.ledger.error(error.with_key(&gone.key));
+        }
+        lacking
+    }
+
+    /// True for a name that the source has and the job wants. Not one that it has in other letters, where it takes them for the same.
+    async fn source_has(&self, key: &Key) -> Result<bool> {
+        let (src, filter) = (&self.cx.src, &self.cx.filter);
+        let wanted = filter.wants_name(&Entry::file(key.clone(), 0)) && filter.excluded_above(key.as_bytes()).is_none();
+        match src.stat(key).await {
+            _ if !wanted => Ok(false),
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(error),
+            Ok(_) => {
+                let like = folded(key.as_bytes());
+                let mut listing = src.list(ListRequest::dir(key.parent().as_bytes()));
+                while let Some(step) = listing.next().await {
+                    let same = |entry: &Entry| entry.key != *key && folded(entry.key.as_bytes()) == like;
+                    if matches!(&step, Listed::Batch(entries) if entries.iter().any(same)) {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
             }
         }
     }
@@ -326,6 +379,26 @@ mod tests {
 
     async fn take(deleter: &Deleter, key: &str) {
         deleter.take(plan::extra(listed(deleter, key).await.unwrap(), true)).await;
+    }
+
+    #[tokio::test]
+    async fn a_source_that_may_leave_names_out_is_asked_for_each() {
+        let (mut deleter, heard) = deleter(&["a", "b", "C"]).await;
+        let src = MemStore::new().with_caps(|caps| caps.listing_may_omit = true);
+        // One is there though no listing told of it; one is another in other letters.
+        for key in ["a", "c"] {
+            let upload = src.write(&Key::new(key), WriteSpec::default()).await.unwrap();
+            let part = upload.part(0, 0, Payload::from(Bytes::from("x"))).await.unwrap();
+            upload.publish(vec![part], Late::default()).await.unwrap();
+        }
+        deleter.cx.src = Arc::new(src);
+        for key in ["C", "a", "b"] {
+            take(&deleter, key).await;
+        }
+        deleter.delete_pending().await;
+        assert_eq!(*heard.0.lock().unwrap(), ["C", "b"]);
+        assert_eq!(deleter.ledger.report().error_count, 1);
+        assert!(listed(&deleter, "a").await.is_some());
     }
 
     #[tokio::test]

@@ -175,6 +175,7 @@ impl Transfers {
             match answer {
                 Err(error) if goes_alone(&error) && !self.ledger.stopping() => {
                     tracing::debug!(%error, key = %order.to, "goes alone");
+                    self.mover.note_lost(&mut order, &error);
                     // The bundle's claim is for all that are left.
                     let claim = self.mover.budget.claim(self.mover.chunks(order.src.size), None);
                     self.alone(&mut order, &claim).await;
@@ -197,6 +198,16 @@ impl Transfers {
             if answer.is_err() {
                 self.mover.give_back(order);
             }
+            let answer = match answer {
+                // Stores copy once more where an answer was lost.
+                Err(error)
+                    if error.kind() == ErrorKind::Exists && order.is_file() && !self.mover.cx.dst.caps().files =>
+                {
+                    let before = self.mover.stored_before(order, &order.src).await;
+                    before.map(|arrived| Arrived { by_server: true, ..arrived }).ok_or(error)
+                }
+                answer => answer,
+            };
             let result = match answer {
                 // Another route may work where the store's own copy doesn't, or the file has stopped changing.
                 Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Changed) && order.is_file() => {

@@ -6,6 +6,7 @@
 mod allowance;
 mod bundle;
 mod delta;
+mod lost_answer;
 mod pump;
 mod read;
 pub(crate) use allowance::Allowance;
@@ -90,12 +91,15 @@ pub struct Order {
     pub carried: Option<Arc<Carried>>,
     /// It doesn't fit into the allowance: a large copy inside a service that is stopped where its parts reach what is left.
     pub stops_at_limit: bool,
+    /// It may have been stored although its answer was lost, by a write that may replace nothing.
+    pub unsure: bool,
 }
 
 impl Order {
     /// An order of which nothing is done yet.
     pub fn new(step: StepId, src: Entry, to: Key, replaced: Option<Entry>) -> Self {
-        Order { step, src, to, replaced, kept: Kept::No, taken: 0, carried: None, stops_at_limit: false }
+        let kept = Kept::No;
+        Order { step, src, to, replaced, kept, taken: 0, carried: None, stops_at_limit: false, unsure: false }
     }
 
     /// True for a regular file or a symlink: its bytes can be transferred by more than one route.
@@ -332,6 +336,14 @@ impl Mover {
                     }
                 }
             };
+            if error.kind() == ErrorKind::Exists
+                && order.unsure
+                && let Some(arrived) = self.stored_before(order, &src).await
+            {
+                self.count(order.step, arrived.size as i64);
+                return Ok(arrived);
+            }
+            self.note_lost(order, &error);
             let now = self.cx.journal.as_ref().map_or(0, |journal| journal.bytes_left(&order.to));
             if now > kept {
                 // It goes on where it is, however often its connection breaks.
@@ -457,8 +469,8 @@ impl Mover {
         set.or_else(|| decide::server_time(&self.job, &self.cx.src, facts)).or(facts.mtime)
     }
 
-    /// How the file is written: what may be there, which times and metadata go along.
-    pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
+    /// What a file may replace.
+    fn replaces(&self, order: &Order) -> Replace {
         let caps = self.cx.dst.caps();
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
         // So are two names where a symlink of the destination stays.
@@ -471,9 +483,14 @@ impl Mover {
         // By SFTP a server is asked, though not all of them answer for one moment.
         let can = caps.conditional || move_to_disk;
         let conditional = never_replace && order.replaced.is_none() && can && (!waits || move_to_disk);
+        if conditional { Replace::Absent } else { Replace::Anything }
+    }
+
+    /// How the file is written: what may be there, which times and metadata go along.
+    pub(crate) fn spec(&self, order: &Order, facts: &Entry) -> WriteSpec {
         WriteSpec {
             size: Some(facts.size),
-            replace: if conditional { Replace::Absent } else { Replace::Anything },
+            replace: self.replaces(order),
             mtime: self.time(facts),
             meta: meta(&self.job, facts),
             hashes: facts.hashes.clone(),

@@ -248,6 +248,21 @@ async fn a_second_run_asks_for_what_changed() {
     assert_eq!(pair.said.take(), Vec::<String>::new());
 }
 
+/// As without an index: what was seen under neither name may have been renamed.
+#[tokio::test]
+async fn what_vanished_from_the_source_is_not_deleted() {
+    let pair = Pair::new(200).await;
+    assert!(pair.run(Verb::Sync).await.is_ok());
+    for gone in [name(17), name(18)] {
+        let src = Faulty::new(pair.src.clone()).on(Op::List, 1, Fault::Vanish(Key::new(&gone)));
+        let report = pair.run_between(Arc::new(src), pair.there(), Verb::Sync, Job::default(), Filter::default()).await;
+        assert_eq!((report.totals.deletes, report.is_ok()), (0, true));
+        assert!(held(&pair.there()).await.contains_key(&gone));
+        remove(&pair.src, &gone).await;
+        assert_eq!(pair.run(Verb::Sync).await.totals.deletes, 1);
+    }
+}
+
 /// It has the names that the store has, so it tells of symlinks and, without the layer in which they are, of their files.
 #[tokio::test]
 async fn runs_that_keep_symlinks_share_the_index_of_those_that_do_not() {

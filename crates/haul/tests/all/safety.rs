@@ -1,11 +1,13 @@
 //! What a job must never do to the only copy of something: each test is a way in which data could be lost.
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use haul::{Answer, Cancel, Confirm, Cx, Report};
 use haul_core::{
-    ErrorKind, Key, Mtime, Retry,
+    Algo, ErrorKind, Key, Mtime, Retry,
     event::{Event, Sink},
     filter::{Filter, FilterSpec},
+    hash::hash_bytes,
     job::{CompareBy, Cutoff, DeleteWhen, Job, Verb},
     plan::Action,
 };
@@ -325,6 +327,37 @@ async fn a_backup_is_made_once_however_often_the_transfer_is_tried() {
         assert!(report.is_ok(), "{fault:?}: {:?}", report.errors);
         assert_eq!(disk.text("dst/a").as_deref(), Some("new"), "{fault:?}");
         assert_eq!(disk.text("backup/a").as_deref(), Some("the old one"), "{fault:?}");
+    }
+}
+
+/// What refuses the second try of a write that may replace nothing is what the first one stored, or another's.
+#[tokio::test]
+async fn a_lost_answer_is_told_from_another_file() {
+    let io = (ErrorKind::Io, Retry::Backoff);
+    for (verb, others) in [(Verb::Copy, None), (Verb::Move, None), (Verb::Copy, Some("two")), (Verb::Move, Some("two"))]
+    {
+        let (src, there) = (apart(), apart());
+        put(&src, "a", "one", 1).await;
+        let fault = if others.is_some() { Fault::Fail(io.0, io.1) } else { Fault::LoseAnswer(io.0, io.1) };
+        let mut cx = cx(src.clone(), Arc::new(Faulty::new(there.clone()).on(Op::Publish, 1, fault)));
+        let dst = there.clone();
+        cx.sink = Arc::new(On(move |event: &Event| {
+            if let (Event::Retried { .. }, Some(text)) = (event, others) {
+                put(&dst, "a", text, 1).now_or_never().expect("memory answers at once");
+            }
+        }));
+        let job = Job::new(verb).with(|job| match verb {
+            Verb::Move => job.existing.ignore = true,
+            _ => job.existing.immutable = true,
+        });
+        let report = haul::run(job, cx).await;
+        assert_eq!(report.is_ok(), others.is_none(), "{verb:?}, {others:?}: {:?}", report.errors);
+        assert_eq!(report.totals.transfers, u64::from(others.is_none()), "{verb:?}, {others:?}");
+        assert_eq!(has(&src, "a").await, verb == Verb::Copy || others.is_some(), "{verb:?}, {others:?}");
+        let entry = there.stat(&Key::new("a")).await.unwrap();
+        let read = haul::hash::read_and_hash(&there, &entry, &[Algo::Md5]).await.unwrap();
+        let expected = hash_bytes(&[Algo::Md5], others.unwrap_or("one").as_bytes());
+        assert!(read.agree(&expected).unwrap().1, "{verb:?}, {others:?}");
     }
 }
 

@@ -42,12 +42,12 @@ pub async fn menu(context: &Context) -> Result<()> {
         match ask("Choose")?.as_str() {
             "n" => {
                 if let Some(name) = new(context, &mut config, confirm, width).await? {
-                    try_out(context, &config, &name).await?;
+                    try_out(context, &config, &name, width).await?;
                 }
             }
             "e" if some => {
                 if let Some(name) = edit(context, &mut config, confirm, width).await? {
-                    try_out(context, &config, &name).await?;
+                    try_out(context, &config, &name, width).await?;
                 }
             }
             "d" if some => delete(&mut config, confirm)?,
@@ -55,12 +55,20 @@ pub async fn menu(context: &Context) -> Result<()> {
             "c" if some => copy(&mut config)?,
             "s" => password(&mut config, confirm)?,
             "q" => return Ok(()),
-            "?" => print::line(
+            // The menu is shown again.
+            "" => {}
+            "?" => say(
                 "Type the letter in front of what you want to do. A remote is a place that haul copies from or to.",
+                width,
             )?,
-            other => print::line(&format!("{other:?} isn't in the menu."))?,
+            other => say(&format!("{other:?} isn't in the menu."), width)?,
         }
     }
+}
+
+/// Prints a text in lines that fit.
+fn say(text: &str, width: usize) -> Result<()> {
+    print::line(&wrap(text, width, ""))
 }
 
 fn list(config: &Config) -> Result<()> {
@@ -144,13 +152,13 @@ fn choose(config: &Config) -> Result<Option<String>> {
 /// Makes a remote; gives its name if it was kept.
 async fn new(context: &Context, config: &mut Config, confirm: Confirm, width: usize) -> Result<Option<String>> {
     let name = new_name(config)?;
-    let kind = kind()?;
+    let kind = kind(width)?;
     let mut values = vec![("type".to_string(), kind.clone())];
     if kind == ALIAS {
         values.push(("remote".into(), ask("remote or path that it stands for")?));
     }
     questions(&kind, &mut values, confirm, width)?;
-    log_in(context, &kind, &mut values, confirm).await?;
+    log_in(context, &kind, &mut values, confirm, width).await?;
     keep(config, &name, &kind, values, confirm)
 }
 
@@ -165,18 +173,24 @@ async fn edit(context: &Context, config: &mut Config, confirm: Confirm, width: u
         set(&mut values, "remote", Some(answer).filter(|answer| !answer.is_empty()).map(Answer::Value));
     }
     questions(&kind, &mut values, confirm, width)?;
-    log_in(context, &kind, &mut values, confirm).await?;
+    log_in(context, &kind, &mut values, confirm, width).await?;
     keep(config, &name, &kind, values, confirm)
 }
 
 /// Logs in, where people log in to remotes of this type.
-async fn log_in(context: &Context, kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm) -> Result<()> {
+async fn log_in(
+    context: &Context,
+    kind: &str,
+    values: &mut Vec<(String, String)>,
+    confirm: Confirm,
+    width: usize,
+) -> Result<()> {
     let options: setup::Options = values.iter().cloned().collect();
     let Some(provider) = registry::login(kind).filter(|_| !has_keys(&options)) else { return Ok(()) };
     match login::dialogue(provider, &options, &setup::Options::new(), context, confirm.auto).await {
         Ok(changed) => changed.into_iter().for_each(|(key, value)| set(values, &key, Some(Answer::Value(value)))),
         // The rest of the answers is worth keeping.
-        Err(error) => print::line(&format!("{}. Log in later with haul config reconnect.", verdict(&error).line))?,
+        Err(error) => say(&format!("{}. Log in later with haul config reconnect.", verdict(&error).line), width)?,
     }
     Ok(())
 }
@@ -185,14 +199,15 @@ async fn log_in(context: &Context, kind: &str, values: &mut Vec<(String, String)
 fn questions(kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm, width: usize) -> Result<()> {
     let options = registry::kind(kind).map(|k| k.options).unwrap_or_default();
     let is_later = |option: &&OptionSpec| option.advanced || LATER.contains(&option.name);
-    let is_on =
-        |values: &[(String, String)], name: &str| values.iter().any(|(key, value)| key == name && value == "true");
-    for option in options.iter().filter(|option| !is_later(option)) {
-        // Keys that come from the environment aren't in the file.
-        if matches!(option.name, "access_key_id" | "secret_access_key") && is_on(values, "env_auth") {
-            continue;
+    let has = |values: &[(String, String)], name: &str| values.iter().any(|(key, _)| key == name);
+    for option in in_order(options.iter().filter(|option| !is_later(option)).collect()) {
+        let has_keys = has(values, "access_key_id") || has(values, "secret_access_key");
+        match option.name {
+            // A secret without its key is none, and keys of the file count before those of the environment.
+            "secret_access_key" if !has_keys => continue,
+            "env_auth" if has_keys && !has(values, "env_auth") => continue,
+            _ => ask_for(kind, option, values, width)?,
         }
-        ask_for(kind, option, values, width)?;
     }
     if options.iter().any(|option| is_later(&option)) && confirm.yes("Edit advanced options?", false)? {
         for option in options.iter().filter(is_later) {
@@ -200,6 +215,17 @@ fn questions(kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm, w
         }
     }
     Ok(())
+}
+
+/// Keys before `env_auth`, which is for who has none.
+fn in_order(mut options: Vec<&OptionSpec>) -> Vec<&OptionSpec> {
+    let at = |options: &[&OptionSpec], name: &str| options.iter().position(|option| option.name == name);
+    if let (Some(env), Some(secret)) = (at(&options, "env_auth"), at(&options, "secret_access_key"))
+        && env < secret
+    {
+        options[env..=secret].rotate_left(1);
+    }
+    options
 }
 
 fn ask_for(kind: &str, option: &OptionSpec, values: &mut Vec<(String, String)>, width: usize) -> Result<()> {
@@ -257,7 +283,7 @@ fn keep(
 }
 
 /// Lists a remote's root, and says what to type next.
-async fn try_out(context: &Context, config: &Config, name: &str) -> Result<()> {
+async fn try_out(context: &Context, config: &Config, name: &str, width: usize) -> Result<()> {
     if config.file().is_some_and(|file| file.secret.is_some()) {
         // It would have to be read again, and its password asked for.
         return print::line(&format!("Next: haul lsd {name}:\n"));
@@ -281,38 +307,44 @@ async fn try_out(context: &Context, config: &Config, name: &str) -> Result<()> {
             .downcast_ref::<Error>()
             .is_some_and(|error| error.kind() == ErrorKind::Denied && error.message().contains("AccessDenied"))
     };
-    print::line(&match tokio::time::timeout(PATIENCE, listed).await {
-        Ok(Ok(())) => format!("It works. Next: haul lsd {name}:\n"),
+    let said = match tokio::time::timeout(PATIENCE, listed).await {
+        Ok(Ok(())) => format!("It works. Next: haul lsd {name}:"),
         Ok(Err(error)) if is_denied(&error) => {
-            format!("The server answers, but doesn't list its buckets to these keys. Next: haul lsd {name}:BUCKET\n")
+            format!("The server answers, but doesn't list its buckets to these keys. Next: haul lsd {name}:BUCKET")
         }
         Ok(Err(error)) if is_missing(&error) => {
             format!(
-                "It answers. Nothing is at its path yet: the first copy creates it. Next: haul copy DIRECTORY {name}:\n"
+                "It answers. Nothing is at its path yet: the first copy creates it. Next: haul copy DIRECTORY {name}:"
             )
         }
-        Ok(Err(error)) => format!("It doesn't work yet: {}. Type e to edit it.\n", verdict(&error).line),
-        Err(_) => "It doesn't work yet: no answer within 15 seconds. Type e to edit it.\n".into(),
-    })
+        Ok(Err(error)) => format!("It doesn't work yet: {}. Type e to edit it.", verdict(&error).line),
+        Err(_) => "It doesn't work yet: no answer within 15 seconds. Type e to edit it.".into(),
+    };
+    say(&said, width)?;
+    print::line("")
 }
 
-fn kind() -> Result<String> {
+fn kind(width: usize) -> Result<String> {
     let mut kinds: Vec<(&str, &str)> = registry::kinds().iter().map(|k| (k.name, k.description)).collect();
     kinds.push((ALIAS, "Another name for a path on a remote"));
     for (at, (name, description)) in kinds.iter().enumerate() {
-        print::line(&format!("{:2} / {description}\n   \\ ({name})", at + 1))?;
+        print::line(&format!(
+            "{:2} / {}\n   \\ ({name})",
+            at + 1,
+            wrap(description, width.saturating_sub(5), "     ")
+        ))?;
     }
     loop {
         let answer = ask("type")?;
         if answer == "?" {
-            print::line("Type one of these names, or its number. An S3 service of any make is s3.")?;
+            say("Type one of these names, or its number. An S3 service of any make is s3.", width)?;
             continue;
         }
         let by_number = answer.parse::<usize>().ok().and_then(|n| kinds.get(n.checked_sub(1)?));
         let name = by_number.map_or(answer.as_str(), |(name, _)| name);
         match check_kind(name) {
             Ok(()) => return Ok(name.into()),
-            Err(e) => print::line(&format!("{e}."))?,
+            Err(e) => say(&format!("{e}."), width)?,
         }
     }
 }
@@ -339,9 +371,9 @@ fn question(option: &OptionSpec, now: Option<&str>, width: usize, times: Times) 
         match (answer.as_str(), misfit(option, &answer)) {
             ("?", why) => {
                 explain()?;
-                why.map_or(Ok(()), print::line)?;
+                why.map_or(Ok(()), |why| say(why, width))?;
             }
-            (_, Some(why)) if !(answer.is_empty() || now.is_some() && answer == "-") => print::line(why)?,
+            (_, Some(why)) if !(answer.is_empty() || now.is_some() && answer == "-") => say(why, width)?,
             _ => break answer,
         }
     };

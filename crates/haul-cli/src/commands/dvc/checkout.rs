@@ -3,7 +3,7 @@
 use super::{Opened, Targets, files, open};
 use crate::{
     context::Context,
-    error::{Outcome, code, one_line, usage},
+    error::{Outcome, code, one_line, told, usage},
 };
 use anyhow::Result;
 use haul_core::{Error, ErrorKind};
@@ -81,8 +81,8 @@ pub fn show(opened: &Opened, done: &Done, ctx: &Context) -> Result<()> {
 /// Tells what failed; true when that is an error.
 pub fn failed(done: &Done, how: How) -> bool {
     let (forgiven, wrong): (Vec<&Error>, Vec<&Error>) = done.failed.iter().partition(|error| how.forgives(error));
-    forgiven.iter().for_each(|error| tracing::warn!("{error}"));
-    wrong.iter().for_each(|error| tracing::error!("{error}"));
+    forgiven.iter().for_each(|error| tracing::warn!("{}", told(error)));
+    wrong.iter().for_each(|error| tracing::error!("{}", told(error)));
     !wrong.is_empty()
 }
 

@@ -3,7 +3,7 @@
 use super::{Remote, named};
 use crate::{
     context::Context,
-    error::{Outcome, code, one_line},
+    error::{Outcome, code, one_line, told},
     flags::transfer::Verify,
     print,
 };
@@ -13,7 +13,7 @@ use haul_snapshot::{
     check::{Checked, Known, Wrong, check},
     name,
     pull::open,
-    versions::versions,
+    versions::existing,
 };
 
 /// Arguments of `snapshot check`.
@@ -31,7 +31,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let read = ctx.flags.copy.verify == Some(Verify::Read);
     let wanted = args.name.as_deref().map(named).transpose()?;
     let store = ctx.open(&args.at.remote)?;
-    let all = versions(&store, wanted.as_ref().map(|(name, _)| name.as_str())).await?;
+    let all = existing(&store, wanted.as_ref().map(|(name, _)| name.as_str())).await?;
     if let Some((name, _)) = wanted.as_ref().filter(|(name, _)| !all.contains_key(name)) {
         return Err(Error::new(ErrorKind::NotFound, "check", format!("no snapshot {name:?}")).into());
     }
@@ -52,7 +52,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
                 Ok(opened) => check(&store, &opened, read, &mut known).await?,
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt) => {
                     amiss = true;
-                    print::line(&format!("{label}: {}", one_line(&error.to_string())))?;
+                    print::line(&format!("{label}: {}", one_line(&told(&error))))?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),

@@ -14,7 +14,7 @@ use haul_core::{Error, ErrorKind, Mtime};
 use haul_snapshot::{
     keep::{Rules, keep},
     name::{self, Version},
-    versions::{records, remove, versions},
+    versions::{existing, records, remove},
 };
 use jiff::tz::TimeZone;
 
@@ -67,7 +67,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         return Err(usage("say what to keep: --keep-last N, --keep-daily N, --keep-within 30d …"));
     }
     let store = ctx.open(&args.at.remote)?;
-    let all = versions(&store, args.name.as_deref()).await?;
+    let all = existing(&store, args.name.as_deref()).await?;
     if let Some(name) = args.name.as_ref().filter(|name| !all.contains_key(*name)) {
         return Err(Error::new(ErrorKind::NotFound, "forget", format!("no snapshot {name:?}")).into());
     }

@@ -3,18 +3,18 @@
 use super::{Remote, named};
 use crate::{
     context::Context,
-    error::{Outcome, code, one_line, usage},
+    error::{Outcome, code, one_line, told, usage},
     print,
     show::go_time,
 };
 use anyhow::Result;
-use haul_core::{Error, ErrorKind, Key, hash::to_hex, units::size_text};
+use haul_core::{Error, ErrorKind, hash::to_hex, units::size_text};
 use haul_snapshot::{
     diff,
     name::Version,
     pull::open,
     record::Record,
-    versions::{records, versions},
+    versions::{existing, records},
 };
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -54,11 +54,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         haul_snapshot::name::check(name).map_err(usage)?;
     }
     let store = ctx.open(&args.at.remote)?;
-    let all = versions(&store, args.name.as_deref()).await?;
-    if all.is_empty() {
-        // A mistyped place is no place without snapshots.
-        store.stat(&Key::new("")).await?;
-    }
+    let all = existing(&store, args.name.as_deref()).await?;
     if let Some(name) = args.name.as_ref().filter(|name| !all.contains_key(*name)) {
         let message = format!("no snapshot {name:?}");
         return Err(Error::new(ErrorKind::NotFound, "list", message).into());
@@ -75,7 +71,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
                 Ok(record) => rows.push(row(&record, version, args.name.is_none().then_some(count))),
                 Err(error) => {
                     broken = true;
-                    tracing::error!("{name}@{version}: {error}");
+                    tracing::error!("{name}@{version}: {}", told(&error));
                 }
             }
         }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use haul::{Answer, Confirm as _};
 use haul_snapshot::{
     name,
-    versions::{remove, versions},
+    versions::{existing, remove},
 };
 
 /// Arguments of `snapshot rm`.
@@ -29,7 +29,7 @@ pub async fn rm(args: RmArgs, ctx: &Context) -> Result<Outcome> {
         return Err(usage("say which version is to go: NAME@VERSION, see haul snapshot list"));
     }
     let store = ctx.open(&args.at.remote)?;
-    let all = versions(&store, Some(&name)).await?.remove(&name).unwrap_or_default();
+    let all = existing(&store, Some(&name)).await?.remove(&name).unwrap_or_default();
     let version = name::choose(&name, &all, typed.as_deref()).map_err(usage)?;
     let label = format!("{name}@{version}");
     if ctx.flags.config.dry_run {

@@ -264,7 +264,12 @@ fn content_that_was_cut_off_in_the_cache_is_not_taken_for_whole() {
     cut();
     fs::remove_file(site.repo.join("a")).unwrap();
     let ran = site.haul(&["dvc", "checkout"]);
-    assert!(ran.code != 0 && ran.err.contains("isn't cached; run haul dvc pull"), "{} {}", ran.out, ran.err);
+    assert!(
+        ran.code != 0 && ran.err.contains("a: its content isn't cached; run haul dvc pull"),
+        "{} {}",
+        ran.out,
+        ran.err
+    );
     assert!(!site.repo.join("a").exists());
     // A file of the workspace isn't given up for such a one.
     site.write("a", b"data\n");

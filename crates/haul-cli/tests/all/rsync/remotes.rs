@@ -159,6 +159,9 @@ fn dcp_copies_as_cp_would() {
     }
     lab.haul(&["dcp", "-qp", "@src", "@new"]).ok();
     assert_same(&files(&folder::read(&lab.path("src"))), &files(&folder::read(&lab.path("new/src"))), "into a folder");
+    fs::remove_dir_all(lab.path("new/src")).unwrap();
+    lab.haul(&["dcp", "-qp", "@src/", "@new"]).ok();
+    assert_same(&folder::read(&lab.path("src")), &folder::read(&lab.path("new")), "what is in it into a folder");
     let src = lab.path("src").display().to_string();
     fs::write(
         lab.path("list"),
@@ -196,11 +199,11 @@ fn dcp_copies_as_cp_would() {
     fs::create_dir(lab.path("both")).unwrap();
     lab.haul(&["dcp", "-p", "@src/d", "@src/a.txt", "@both"]).ok();
     assert!(lab.path("both/d/b.txt").exists() && lab.path("both/a.txt").exists());
-    // What is at the end of a source says nothing, unlike in rsync.
-    for (end, to) in [("/", "s1"), ("//", "s2"), ("/.", "s3"), ("/d/..", "s4")] {
+    // A slash at the end stands for what is in a directory, as in rsync; a dot doesn't.
+    for (end, to, at) in [("/", "s1", "s1"), ("//", "s2", "s2"), ("/.", "s3", "s3/src"), ("/d/..", "s4", "s4/src")] {
         fs::create_dir(lab.path(to)).unwrap();
         lab.haul(&["dcp", "-p", &format!("@src{end}"), &format!("@{to}")]).ok();
-        let (want, have) = (files(&folder::read(&lab.path("src"))), folder::read(&lab.path(to).join("src")));
+        let (want, have) = (files(&folder::read(&lab.path("src"))), folder::read(&lab.path(at)));
         assert_same(&want, &files(&have), end);
     }
     // A symlink is one at the top too, whether the destination is there or not.

@@ -322,12 +322,24 @@ fn what_is_wrong_is_told_in_a_line() {
         (
             &["snapshot", "push", "@nowhere", "@store"],
             3,
-            "haul: ROOT/nowhere: no such directory (check the spelling, or create it with haul mkdir)\n",
+            "haul: ROOT/nowhere: no such directory (check the spelling)\n",
+        ),
+        (&["snapshot", "list", "@nowhere"], 3, "haul: ROOT/nowhere: no such file or directory (check the spelling)\n"),
+        (&["snapshot", "check", "@nowhere"], 3, "haul: ROOT/nowhere: no such file or directory (check the spelling)\n"),
+        (
+            &["snapshot", "forget", "--keep-last=1", "@nowhere"],
+            3,
+            "haul: ROOT/nowhere: no such file or directory (check the spelling)\n",
         ),
         (
-            &["snapshot", "list", "@nowhere"],
+            &["snapshot", "rm", "@nowhere", "src@ffff"],
             3,
-            "haul: ROOT/nowhere: no such file or directory (check the spelling, or create it with haul mkdir)\n",
+            "haul: ROOT/nowhere: no such file or directory (check the spelling)\n",
+        ),
+        (
+            &["snapshot", "pull", "@nowhere", "src", "@out"],
+            3,
+            "haul: ROOT/nowhere: no such file or directory (check the spelling)\n",
         ),
         (&["snapshot", "list", "@store", "other"], 4, "haul: no snapshot \"other\"\n"),
     ] {

@@ -84,6 +84,14 @@ fn a_bucket_that_is_not_there_is_no_reason_to_wait() {
     let ran = site.haul(&["snapshot", "list", "c:other"]).code(3);
     assert!(ran.err.contains("bucket other does not exist"), "{}", ran.err);
     assert_eq!(cloud.report().total_requests, 2, "{:?}", cloud.report().requests);
+    for args in [&["snapshot", "check", "c:b/none"][..], &["snapshot", "forget", "--keep-last=1", "c:b/none"]] {
+        let ran = site.haul(args).code(3);
+        assert!(
+            ran.out.is_empty() && ran.err.ends_with("haul lsd shows the directories of the path above it)\n"),
+            "{}",
+            ran.err
+        );
+    }
     // A push makes it.
     site.write("src/a", b"a");
     cloud.reset();

@@ -1,0 +1,58 @@
+//! Writes that may replace nothing, and lost answers: what refuses the next attempt may be what the first one stored.
+
+use super::{Arrived, Mover, Order, VERIFY};
+use futures::StreamExt as _;
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, plan::Replace};
+use haul_store::{ListRequest, Stored};
+
+/// True for an error after which a write may have been done all the same.
+pub fn may_be_done(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Io)
+}
+
+impl Mover {
+    /// Notes that a write under a condition may have been done although this is its answer.
+    pub fn note_lost(&self, order: &mut Order, error: &Error) {
+        order.unsure |= may_be_done(error) && self.replaces(order) == Replace::Absent;
+    }
+
+    /// After a refusal because something has the file's name at the destination: that, where a hash proves it to be the source's content
+    /// and it has just this name. `None` for anything else, also where that can't be told.
+    pub async fn stored_before(&self, order: &Order, src: &Entry) -> Option<Arrived> {
+        let there = self.cx.dst.stat(&order.to).await.ok()?;
+        if there.kind != src.kind || there.size != src.size || !self.is_listed(&order.to).await {
+            return None;
+        }
+        let proved = self.equal_by(src, &there).await?;
+        let Entry { version, size, hashes, .. } = there;
+        let stored = Stored { version, size, hashes, unkept: Default::default() };
+        Some(Arrived { proved: Some(proved), ..self.arrived_as(order, src.clone(), size, stored) })
+    }
+
+    /// The hash by which two files are equal: one that both stores tell, else one of what is read on both sides.
+    async fn equal_by(&self, src: &Entry, there: &Entry) -> Option<Algo> {
+        if let Some((algo, same)) = src.hashes.agree(&there.hashes) {
+            return same.then_some(algo);
+        }
+        let (src, there) = tokio::join!(
+            crate::hash::read_and_hash(&self.cx.src, src, &[VERIFY]),
+            crate::hash::read_and_hash(&self.cx.dst, there, &[VERIFY])
+        );
+        src.ok()?.agree(&there.ok()?).and_then(|(algo, same)| same.then_some(algo))
+    }
+
+    /// True when the destination lists exactly this name, not only one that it takes for the same.
+    async fn is_listed(&self, key: &Key) -> bool {
+        let caps = self.cx.dst.caps();
+        if !caps.dirs && !caps.case_insensitive {
+            return true;
+        }
+        let mut listing = self.cx.dst.list(ListRequest::dir(key.parent().as_bytes()));
+        while let Some(step) = listing.next().await {
+            if matches!(&step, Listed::Batch(entries) if entries.iter().any(|entry| entry.key == *key)) {
+                return true;
+            }
+        }
+        false
+    }
+}
