@@ -288,7 +288,8 @@ fn what_changes_while_a_duplicate_is_asked_about_is_no_duplicate() {
         let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut asked, mut byte) = (Vec::new(), [0]);
         while !asked.ends_with(b"y/N>") {
-            asking.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+            let read = asking.stdout.as_mut().unwrap().read_exact(&mut byte);
+            assert!(read.is_ok(), "{}", String::from_utf8_lossy(&asked));
             asked.push(byte[0]);
         }
         lab.haul_reading(&["rcat", "s:b/two"], verb.as_bytes()).ok();

@@ -29,6 +29,8 @@ use std::{
 
 /// After this many failures of one request in a row the user is warned, once per store; until then less than a second was waited.
 const TOLD: u32 = 4;
+/// A wait that a service asks for is told from this length on.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// A request that is under way when the user stops the run gets its answer within this time, or is given up: whoever presses
 /// Ctrl-C waits for a healthy server, not for one that hangs.
@@ -48,6 +50,8 @@ struct Shared {
     stop: Option<Stop>,
     meters: Arc<Meters>,
     told: AtomicBool,
+    /// The user was told that the service asked for a long wait.
+    told_wait: AtomicBool,
 }
 
 impl std::fmt::Debug for Retrying {
@@ -71,6 +75,7 @@ impl Retrying {
             clock: settings.clock.clone(),
             meters,
             told: AtomicBool::new(false),
+            told_wait: AtomicBool::new(false),
         }))
     }
 }
@@ -95,6 +100,9 @@ impl Shared {
         tracing::debug!(%error, failures = failures.0, ?wait, "trying again");
         if failures.0 == TOLD && !self.told.swap(true, Ordering::Relaxed) {
             tracing::warn!("{error}; it has failed {TOLD} times in a row, trying again up to {tries} times");
+        }
+        if matches!(error.retry(), Retry::After(wait) if wait >= LONG_WAIT) && !self.told_wait.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{error}; the service asks for a wait of {} s, which is kept", wait.as_secs());
         }
         tokio::select! {
             () = self.clock.sleep(wait) => true,

@@ -26,6 +26,7 @@ use haul_core::{
 };
 use haul_store::ListRequest;
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -237,20 +238,19 @@ impl Deleter {
             (gone, there)
         });
         let mut asked = std::pin::pin!(asked.buffered(at_once));
-        let mut lacking = Vec::new();
+        let (mut lacking, mut left_out) = (Vec::new(), BTreeMap::<Key, (Key, u64)>::new());
         while let Some((gone, there)) = asked.next().await {
-            let error = match there {
-                Ok(false) => {
-                    lacking.push(gone);
-                    continue;
-                }
-                Ok(true) => {
-                    let message = "the source has it, though its listing left it out: it stays at the destination";
-                    Error::new(ErrorKind::Io, "list", message)
-                }
-                Err(error) => error,
-            };
-            self.ledger.error(error.with_key(&gone.key));
+            match there {
+                Ok(false) => lacking.push(gone),
+                Ok(true) => left_out.entry(gone.key.parent()).or_insert_with(|| (gone.key, 0)).1 += 1,
+                Err(error) => self.ledger.error(error.with_key(&gone.key)),
+            }
+        }
+        // One line for each directory.
+        for (first, names) in left_out.into_values() {
+            let more = if names > 1 { format!(", as well as {} other names beside it", names - 1) } else { String::new() };
+            let message = format!("the source has it{more}, though its listing left that out: nothing of it is deleted");
+            self.ledger.error(Error::new(ErrorKind::Io, "list", message).with_key(&first));
         }
         lacking
     }
@@ -263,6 +263,7 @@ impl Deleter {
             _ if !wanted => Ok(false),
             Err(error) if error.is_missing() => Ok(false),
             Err(error) => Err(error),
+            Ok(there) if !filter.wants(&there) => Ok(false),
             Ok(_) => {
                 let like = folded(key.as_bytes());
                 let mut listing = src.list(ListRequest::dir(key.parent().as_bytes()));
