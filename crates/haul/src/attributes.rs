@@ -17,23 +17,23 @@ use haul_core::{
 use haul_store::{Attributed, AttributesBatch, AttributesItem, Caps, Store, none_offered};
 use std::sync::Arc;
 
-/// What a job keeps.
+/// A job's rules for attributes.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes {
-    /// What is kept; `None` when nothing is, or when an end is no file system.
+    /// Attributes to keep; `None` when none are, or when an end is no file system.
     pub keep: Option<Arc<Keep>>,
-    /// What may be done at the destination.
+    /// Rights at the destination.
     pub rights: Rights,
-    /// What the user gives to everything as metadata.
+    /// Metadata that the user sets on every file.
     given: Option<Box<haul_core::Meta>>,
-    /// What was asked for and has no effect, as an end has no such thing.
+    /// An attribute that was requested and has no effect, as an end doesn't support it.
     lacking: Option<&'static str>,
     /// The ends are on two machines: attributes are carried from one to the other.
     apart: bool,
 }
 
 impl Attributes {
-    /// What `job` asks for between the ends of `cx`. Between file systems metadata goes on descriptors and not as text
+    /// The rules of `job` between the ends of `cx`. Between file systems metadata goes on descriptors and not as text
     /// through listings, so that is taken out of the job.
     pub fn new(job: &mut Job, cx: &Cx) -> Self {
         let (src, dst) = (cx.src.caps(), cx.dst.caps());
@@ -61,7 +61,7 @@ impl Attributes {
         Attributes { keep: Some(Arc::new(keep)), rights, given, lacking: None, apart }
     }
 
-    /// What is kept of names that are one file.
+    /// True if hard links are kept.
     pub fn hard_links(&self) -> bool {
         self.keep.as_ref().is_some_and(|keep| keep.hard_links)
     }
@@ -76,7 +76,7 @@ impl Attributes {
         self.given.is_some() || self.keep.as_ref().is_some_and(|keep| keep.looks_inside())
     }
 
-    /// True where a file's attributes follow from its source alone.
+    /// True if a file's attributes follow from its source alone.
     pub fn only_of_source(&self) -> bool {
         self.keep.is_some() && self.given.is_none()
     }
@@ -94,7 +94,7 @@ impl Attributes {
         !differs.any() && unkept.is_empty()
     }
 
-    /// What is to have the attributes of `src`; without `mtime` the time stays.
+    /// The item that gives `to` the attributes of `src`; without `mtime` the time stays.
     pub fn item(&self, src: &Entry, to: &Key, mtime: Option<Mtime>) -> AttributesItem {
         let meta = self.given.clone().filter(|_| !src.is_dir());
         let (from, to, keep) = (src.key.clone(), to.clone(), self.keep.clone());
@@ -102,7 +102,7 @@ impl Attributes {
         AttributesItem { from, to, mtime, meta, keep, carried, new: false }
     }
 
-    /// What is carried of a file to another machine, where its listing told all of it that counts: asking for it would take a round trip
+    /// The attributes of a file to send to another machine, if its listing had all that count: asking for them would take a round trip
     /// for each file.
     pub fn listed(&self, src: &Entry) -> Option<Carried> {
         let posix = src.posix.as_deref().filter(|_| self.apart && src.kind == Kind::File && !self.looks_inside())?;
@@ -110,7 +110,7 @@ impl Attributes {
         Some(Carried { mode, uid, gid, rdev, mtime: src.mtime?, atime, xattrs: Vec::new() })
     }
 
-    /// What differs between a source and what a destination has of its name: of attributes, what would be set.
+    /// Differences between a source and the destination's entry of its name: of attributes, those that would be set.
     pub fn difference(&self, rules: &Rules, src: &Entry, dst: Option<&Entry>) -> Difference {
         let differs = Difference::between(src, dst, rules);
         let there = dst.filter(|_| !differs.new).and_then(|dst| dst.posix.as_deref());
@@ -191,7 +191,7 @@ pub async fn ask_ends(cx: &Cx, items: Vec<AttributesItem>, links: SourceLinks, s
     }
 }
 
-/// What to say where an end is no file system.
+/// The message if an end is no file system.
 fn lacking(job: &Job) -> Option<&'static str> {
     match (job.attributes.metadata, job.attributes.keep.hard_links) {
         (true, true) => Some(
@@ -235,7 +235,7 @@ pub fn is_plain(entry: &Entry) -> bool {
     entry.kind == Kind::File && regular
 }
 
-/// What was not kept, of how many files, and why; one line.
+/// One line: the attribute that was not kept, of how many files, and why.
 fn words(what: What, why: Why, count: u64) -> String {
     let s = if count == 1 { "" } else { "s" };
     let lost = match what {

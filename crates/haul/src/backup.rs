@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What has become of what a transfer replaces.
+/// State of a file that a transfer replaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kept {
     /// Nothing yet.
@@ -47,17 +47,17 @@ pub struct Backup {
     may_link: bool,
     /// Backups are beside their files.
     beside: bool,
-    /// What is deleted isn't kept where its name ends so: it was kept before.
+    /// A deleted file isn't kept if its name ends with this: it is a backup already.
     kept_before: Option<String>,
     /// Attributes that a backup on another file system keeps.
     keep: Option<Arc<Keep>>,
     /// Those that a directory of backups has of the one that it stands for.
     dir_keep: Option<Arc<Keep>>,
-    /// Symlinks that lead out of what is transferred aren't kept; so many directories of it are above the job's root.
+    /// Symlinks that point outside the transferred tree aren't kept; this many of its directories are above the job's root.
     safe_links: Option<usize>,
     /// Directories of backups that are there.
     dirs: Arc<tokio::sync::Mutex<HashSet<Key>>>,
-    /// What is transferred, which may have names of backups.
+    /// The source, which may have names of backups.
     source: Option<(Arc<dyn Store>, Arc<Filter>)>,
     names: Arc<Mutex<Names>>,
 }
@@ -80,11 +80,11 @@ async fn put_one(to: &Arc<dyn Store>, from: &Arc<[u8]>, item: CopyItem) -> Resul
 }
 
 impl Backup {
-    /// What `job` and the context's backup store ask for.
+    /// The backup rules of `job` and the context's backup store.
     pub fn new(job: &Job, cx: &Cx, keep: Option<&Keep>) -> Self {
         let suffix = job.existing.backup_suffix.clone().filter(|s| !s.is_empty());
         let to = cx.backup.clone().or_else(|| suffix.as_ref().map(|_| cx.dst.clone()));
-        // What is kept is what was there, unchanged; where it is copied, what nobody else may read there nobody may here.
+        // The backup is the old file, unchanged; a copy that others may not read at the destination they may not read here either.
         let unchanged = |keep: &Keep| {
             let (chmod, users, groups) = (Vec::new(), IdMap::default(), IdMap::default());
             Keep { perms: true, chmod, users, groups, ..keep.clone() }
@@ -96,7 +96,7 @@ impl Backup {
         let kept_before = suffix.clone().filter(|_| !job.existing.spares_backups && beside);
         let before_extension = job.existing.suffix_keep_extension;
         let safe_links = job.links.safe;
-        // What is written in place, or behind what is there, must not be a backup too.
+        // A file that is written in place or appended to must not be a backup too.
         let in_place = job.write.publish == Publish::InPlace || job.existing.append.is_some();
         let may_link = cx.dst.inodes().is_some() && !in_place;
         let source = Some((cx.src.clone(), cx.filter.clone()));
@@ -216,13 +216,14 @@ impl Backup {
         self.is_on() && !self.kept_before.as_ref().is_some_and(ends)
     }
 
-    /// Moves `old` from the destination to where it is kept, or copies it there if the store doesn't rename: true if it is no longer
-    /// where it was. Without a backup this does nothing.
+    /// Moves `old` from the destination to the backup, or copies it there if the store doesn't rename: true if it is no longer
+    /// at its old name. Without a backup this does nothing.
     ///
-    /// What is gone by itself needs no backup. On a disk it is still to be what was listed: where names are folded, a file that came
-    /// in this run may have taken the name.
+    /// A file that is missing already needs no backup. On a disk the file must still be the listed one: where names are folded, a file that
+    /// arrived in this run may have taken the name.
     ///
-    /// Errors: those of the copy; `Changed` when something else is there by now; `Unsupported` when the backup isn't in the destination's copy domain.
+    /// Errors: the copy fails; `Changed` when another file has the name by now; `Unsupported` when the backup isn't in the destination's
+    /// copy domain.
     pub async fn keep(&self, cx: &Cx, old: &Entry) -> Result<bool> {
         if !self.is_on() {
             return Ok(false);
@@ -247,10 +248,10 @@ impl Backup {
         }
     }
 
-    /// Keeps `old`, whose name a file that is there by now is about to take. Where there can be a second name of it, that is the
-    /// backup, so that its own never stands for nothing.
+    /// Keeps `old`, whose name a waiting file is about to take. Where a second name can be linked, that is the
+    /// backup, so that the file's own name is never missing.
     ///
-    /// Errors: as [`Backup::keep`].
+    /// Errors: as for [`Backup::keep`].
     pub async fn keep_replaced(&self, cx: &Cx, old: &Entry) -> Result<Kept> {
         if !self.is_on() || self.is_unsafe(cx, old).await? {
             return self.keep(cx, old).await.map(|_| Kept::Done);
@@ -271,10 +272,10 @@ impl Backup {
         Ok(if self.move_to(cx, old, &kept).await? { Kept::Moved } else { Kept::Done })
     }
 
-    /// Undoes that on a disk, where what was to replace `old` has not come: it has its name again, and that alone. What is there by now
-    /// instead stays, as the backup does: false.
+    /// Undoes that on a disk, when the replacement of `old` has not arrived: it has its name again, and that alone. If another file has the
+    /// name by now, it stays, as the backup does: false.
     ///
-    /// Errors: those of the store, after which the backup is where it was.
+    /// Errors: of the store; the backup then is where it was.
     pub async fn take_back(&self, cx: &Cx, old: &Entry, kept: Kept) -> Result<bool> {
         let (Some(to), Some(domain)) = (&self.to, self.to.as_ref().and_then(|to| to.caps().domain.clone())) else {
             return Ok(false);
@@ -303,9 +304,9 @@ impl Backup {
         }
     }
 
-    /// Copies `old` to where backups go, and leaves it where it is.
+    /// Copies `old` to the backup and leaves the original in place.
     ///
-    /// Errors: as [`Backup::keep`].
+    /// Errors: as for [`Backup::keep`].
     pub async fn keep_copy(&self, cx: &Cx, old: &Entry) -> Result<()> {
         let kept = self.name_for(&cx.dst, &old.key).await?;
         self.copy_to(cx, old, &kept).await
@@ -363,7 +364,7 @@ impl Backup {
             Err(error) if error.kind() == ErrorKind::NotFound && error.op() != "write" => {
                 match cx.dst.stat(&old.key).await {
                     Err(gone) if gone.is_missing() => return Ok(false),
-                    // What was removed meanwhile is known to be missing now, and is made again.
+                    // A directory that was removed meanwhile is known to be missing now, and is created again.
                     Ok(_) => put_one(to, &from.place, item).await,
                     Err(error) => Err(error),
                 }
@@ -418,7 +419,7 @@ impl Backup {
     /// The key of the destination under which `key` is kept; `None` where that is elsewhere, or nothing is kept.
     pub async fn kept_in(&self, dst: &Arc<dyn Store>, key: &Key) -> Option<Key> {
         self.to.as_ref()?;
-        // What the source doesn't tell fails when the backup is made.
+        // An unknown fact of the source fails when the backup is made.
         let name = self.name_for(dst, key).await.unwrap_or_else(|_| self.kept_name(key));
         self.in_destination(dst, &name)
     }

@@ -1,5 +1,5 @@
-//! What a job may use at once: bytes in memory, chunks under way, files begun. One budget for the whole job, whatever
-//! the mix of files; how many requests an endpoint takes is found out in its lanes, and the budget follows them.
+//! Resources that a job may use at once: bytes in memory, chunks under way, open files. One budget for the whole job, whatever
+//! the mix of files; an endpoint's lanes find out how many requests it takes, and the budget follows them.
 
 use haul_core::job::Job;
 use haul_store::{Buffers, Direction, Lanes, Store};
@@ -25,7 +25,7 @@ const AHEAD: usize = 12;
 /// the request did; with fewer, only half as many requests were under way as the lane takes, which then doesn't look for more.
 const BEHIND: usize = 32;
 
-/// What is known of the road to a store.
+/// Measured speed of the road to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointRate {
     /// Bytes that one stream could move in the time that it waits for an answer: its bandwidth-delay product.
@@ -43,8 +43,8 @@ impl EndpointRate {
     }
 }
 
-/// What a road is taken for before anything is measured: 25 MB/s for each of 16 streams and 50 ms, as many providers have been
-/// seen to give.
+/// Assumed speed of a road before the first measurement: 25 MB/s for each of 16 streams and 50 ms, as seen with many
+/// providers.
 const UNSEEN: EndpointRate = EndpointRate { delay: 1_250_000, width: 16 };
 
 /// The most questions at once that a lane finds out to suit.
@@ -169,7 +169,7 @@ impl Budget {
         }
     }
 
-    /// What is known of the road between a disk and a store, along which parts are never whole in memory; `None` for
+    /// Measured speed of the road between a disk and a store, along which parts are never whole in memory; `None` for
     /// other pairs.
     pub fn road(&self) -> Option<EndpointRate> {
         let (end, direction) = match (self.src.files, self.dst.files) {
@@ -204,8 +204,9 @@ impl Budget {
         permit
     }
 
-    /// Takes a file of so many chunks in, with its one of `--transfers`. However many it has, it leaves a quarter of the width to others, so that small
-    /// files keep flowing beside it; with no others, nothing keeps it from using all.
+    /// Admits a file of `chunks` chunks, with its one of `--transfers`. However many it has, it leaves a quarter of the width to others, so
+    /// that small
+    /// files keep flowing beside it; without others it may use all.
     pub fn claim(&self, chunks: u64, pinned: Option<OwnedSemaphorePermit>) -> Claim {
         let most = (self.width() * 3 / 4).max(1);
         let chunks = usize::try_from(chunks).unwrap_or(most).clamp(1, most);
@@ -232,7 +233,7 @@ impl End {
 }
 
 impl Claim {
-    /// A chunk has arrived and so many are left: what is no longer needed is free for others.
+    /// A chunk has arrived and `chunks` are left: the unneeded share is free for others.
     pub fn left(&self, chunks: u64) {
         let before = self.chunks.load(Ordering::Acquire);
         let now = usize::try_from(chunks).unwrap_or(usize::MAX).min(before);

@@ -26,7 +26,7 @@ use haul_core::{
 use haul_store::{Sealed, offered};
 use std::sync::Arc;
 
-/// What `check` found of one key.
+/// Result of `check` for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// On both sides and the same: `=`.
@@ -74,7 +74,7 @@ pub struct Checked {
     pub key: Key,
     /// Where it stands.
     pub found: Found,
-    /// What a copy by content would have to do about it, and why.
+    /// The step that a copy by content would take, and why.
     pub step: Option<Step>,
     /// Why it could not be compared.
     pub error: Option<Arc<Error>>,
@@ -97,7 +97,7 @@ pub struct CheckReport {
     pub errors: Vec<Arc<Error>>,
 }
 
-/// What content is compared by.
+/// How content is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Hashes that both sides know, or that are made where reading is cheap.
@@ -112,13 +112,13 @@ pub enum Content {
 /// How to compare.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckOptions {
-    /// What content is compared by.
+    /// How content is compared.
     pub content: Content,
     /// Ignore files that exist only at the destination (`--one-way`).
     pub one_way: bool,
 }
 
-/// Compares the two sides of `cx` in key order; `each` is told of every key, in order, and never of directories.
+/// Compares the two sides of `cx` in key order; `each` gets every key except directories, in order.
 pub fn check<'a>(
     job: &'a Job,
     cx: &'a Cx,
@@ -163,7 +163,7 @@ pub fn check<'a>(
     })
 }
 
-/// What the index may be used for. Reading both sides relies on nothing that was found out before.
+/// Permitted uses of the index. Reading both sides relies on no earlier knowledge.
 fn uses_of_index(job: &Job, cx: &Cx, options: CheckOptions) -> Uses {
     match options.content {
         Content::Hashes => known::uses(job, &cx.filter, !options.one_way),
@@ -190,20 +190,20 @@ fn sides<'a>(job: &'a Job, cx: &'a Cx, index: &'a Index, rules: Rules, checkers:
     Sides { job, cx, index: index.get(), src, dst: Some(how), about, all: !one_way, search, settles }
 }
 
-/// An error of no single file, as the sink was told of it: those of listings it hears of as they are read.
+/// An error that belongs to no single file, as the sink got it: errors of listings it gets as they are read.
 fn told(cx: &Cx, error: Error) -> Arc<Error> {
     let error = Arc::new(error);
     cx.sink.emit(&Event::Error(error.clone()));
     error
 }
 
-/// What the walk over both sides gives.
+/// Result of the walk over both sides.
 enum Walked {
     Pair(Box<Pair>),
     Lost(Arc<Error>),
 }
 
-/// What came of it.
+/// Outcome of the check of one key.
 enum Outcome {
     Checked(Box<Checked>),
     Lost(Arc<Error>),

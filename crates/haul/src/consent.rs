@@ -1,4 +1,4 @@
-//! What a person says to changes (`--interactive`).
+//! A person's answers to changes (`--interactive`).
 
 use crate::{
     cx::{Answer, Confirm, Cx},
@@ -7,7 +7,7 @@ use crate::{
 use haul_core::{Key, plan::Action};
 use std::sync::Arc;
 
-/// What a person says to changes; yes to all where nobody is asked.
+/// A person's answers to changes; yes to all without `--interactive`.
 #[derive(Clone)]
 pub(crate) struct Consent {
     confirm: Option<Arc<dyn Confirm>>,

@@ -18,11 +18,11 @@ pub struct Cx {
     pub dst: Arc<dyn Store>,
     /// Where replaced and deleted files are moved (`--backup-dir`); same copy domain as `dst`.
     pub backup: Option<Arc<dyn Store>>,
-    /// What is there already need not be copied (`--compare-dest`).
+    /// Files in these stores need not be copied (`--compare-dest`).
     pub compare_dest: Vec<Arc<dyn Store>>,
-    /// What is there is copied from there, inside the provider (`--copy-dest`).
+    /// Files in these stores are copied from there, inside the provider (`--copy-dest`).
     pub copy_dest: Vec<Arc<dyn Store>>,
-    /// What the job is about; the same for both sides.
+    /// The files that the job covers; the same for both sides.
     pub filter: Arc<Filter>,
     /// Receives events.
     pub sink: Arc<dyn Sink>,
@@ -34,7 +34,7 @@ pub struct Cx {
     pub confirm: Option<Arc<dyn Confirm>>,
     /// Remembers large files that are on their way, for the next run; `None` lets them begin again.
     pub journal: Option<Journal>,
-    /// What it may go by of what earlier runs found out.
+    /// Facts from earlier runs that it may rely on.
     pub known: Known,
 }
 
@@ -73,7 +73,7 @@ pub trait Confirm: Send + Sync {
     fn ask(&self, what: &str, key: &Key) -> Answer;
 }
 
-/// What a person says to one change.
+/// A person's answer about one change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// It may be done.

@@ -38,12 +38,12 @@ pub fn rules(job: &Job, src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> Rules {
     rules
 }
 
-/// True where it can be told that a key was stored after a file changed: from a disk to a bucket.
+/// True if the store can show that a key was stored after a file changed: from a disk to a bucket.
 pub fn goes_by_when_stored(src: &Arc<dyn Store>, dst: &Arc<dyn Store>) -> bool {
     src.caps().changed == Changed::Inode && dst.caps().changed == Changed::Stored
 }
 
-/// What `--use-server-modtime` says: the time of a file is when it was stored, where the store tells that.
+/// The time for `--use-server-modtime`: when the file was stored, if the store reports that.
 pub fn server_time(job: &Job, store: &Arc<dyn Store>, entry: &Entry) -> Option<Mtime> {
     entry.changed.filter(|_| job.compare.server_mtime && store.caps().changed == Changed::Stored)
 }
@@ -55,7 +55,7 @@ fn server_times(job: &Job, store: &Arc<dyn Store>, entry: &mut Entry) {
 /// Compares two files of one name, asking the stores what the pure comparison needs. Fresh facts learned on the way
 /// replace the listed ones.
 ///
-/// Errors: those of `stat` and of reading, with the key.
+/// Errors: `stat` or a read fails, with the key.
 pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
     server_times(job, &cx.src, src);
     server_times(job, &cx.dst, dst);
@@ -80,7 +80,7 @@ pub async fn verdict(cx: &Cx, job: &Job, rules: &Rules, src: &mut Entry, dst: &m
     }
 }
 
-/// True where one clock says when files of either side were stored: that of a service that copies between them.
+/// True if the times of storing on both sides come from one clock: that of a service that copies between them.
 pub fn is_one_clock(src: &dyn Store, dst: &dyn Store) -> bool {
     let (a, b) = (src.caps(), dst.caps());
     let one = a.domain.as_ref().zip(b.domain.as_ref()).is_some_and(|(a, b)| a.name == b.name);

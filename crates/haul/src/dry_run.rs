@@ -40,7 +40,7 @@ pub(crate) struct DryRun {
     batch: usize,
 }
 
-/// Steps that are told as they come.
+/// Steps that are reported as they come.
 #[derive(Clone)]
 pub(crate) struct Told {
     dry_run: Arc<DryRun>,

@@ -17,7 +17,7 @@ impl ExtraDirs {
         self.keys().push(dir);
     }
 
-    /// What is at `held` can't go, nor can the directories above it.
+    /// Marks `held` as not deletable, and the directories above it.
     pub fn spare(&self, held: &Key) {
         self.keys().retain(|dir| !held.as_bytes().starts_with(dir.as_bytes()));
     }

@@ -58,7 +58,7 @@ pub struct Name {
     pub dst: Option<Entry>,
 }
 
-/// What is to be done about names that waited.
+/// Work to do for names that waited.
 #[derive(Default)]
 pub struct Turn {
     /// To be linked to the key; the inode that it has, when it was unchanged.

@@ -20,7 +20,7 @@ const SPLIT_FROM: u64 = 4 * PIECE;
 
 /// Reads the whole content of `entry` and hashes it.
 ///
-/// Errors: those of the read; `Changed` when it isn't the listed version any more; `Io` when it ends early.
+/// Errors: the read fails; `Changed` when it isn't the listed version any more; `Io` when it ends early.
 pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]) -> Result<Hashes> {
     let beside = Hasher::new(algos).gains_side_by_side() && entry.size > hashing::INLINE;
     // Where the bytes lie on another machine, they are hashed there, however many they are.
@@ -74,7 +74,7 @@ pub async fn read_and_hash(store: &Arc<dyn Store>, entry: &Entry, algos: &[Algo]
 
 /// Reads the whole content of `entry`, encrypts it with `like` and hashes that.
 ///
-/// Errors: as [`read_and_hash`].
+/// Errors: as for [`read_and_hash`].
 pub async fn read_and_hash_sealed(
     store: &Arc<dyn Store>,
     entry: &Entry,
@@ -117,8 +117,8 @@ pub async fn read_and_hash_sealed(
     Ok(hasher.finish())
 }
 
-/// What limits files that are hashed at once, in the whole process as the disk threads are: a disk that seeks reads few files
-/// at once faster than many. Those that are hashed side by side are half as many as that takes, and no fewer than others.
+/// Limits the files that are hashed at once, in the whole process as the disk threads are: a disk that seeks reads few files
+/// at once faster than many. Files hashed side by side are limited to half of that, but no fewer than others.
 fn turns(beside: bool, at_once: usize) -> &'static Semaphore {
     static LARGE: OnceLock<Semaphore> = OnceLock::new();
     static BESIDE: OnceLock<Semaphore> = OnceLock::new();
@@ -134,7 +134,7 @@ fn buffers() -> Buffers {
     BUFFERS.get_or_init(Buffers::default).clone()
 }
 
-/// Hashes a large file on so many threads at once.
+/// Hashes a large file on `threads` threads at once.
 async fn in_pieces(file: Arc<File>, range: Range<u64>, algos: &[Algo], threads: usize) -> Result<Hashes> {
     let count = (range.end - range.start).div_ceil(PIECE);
     let algos: Arc<[Algo]> = algos.into();
@@ -264,7 +264,7 @@ pub async fn compare(
 ) -> Result<HashAnswer> {
     let (cheap_a, cheap_b) = (a.0.caps().cheap_reads, b.0.caps().cheap_reads);
     let links = [a.1, b.1].iter().all(|entry| entry.is_symlink() && entry.hashes.is_empty());
-    // What hashes files where they lie would hash what a symlink leads to.
+    // Hashing on the server would hash the target of a symlink.
     if cheap_a && cheap_b || links {
         let algo = [Algo::Blake3];
         let (x, y) = futures::try_join!(known_or_read(kept, a.0, a.1, &algo), known_or_read(kept, b.0, b.1, &algo))?;

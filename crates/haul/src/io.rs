@@ -1,4 +1,4 @@
-//! What pipes and transfers do alike: reading a range of a file, and giving up a write.
+//! Shared by pipes and transfers: reading a range of a file, and aborting a write.
 
 use haul_core::{Error, Result};
 use haul_store::{Buffers, Upload, disk};

@@ -13,8 +13,8 @@ use haul_core::{
 use haul_store::Store;
 use std::sync::{Arc, OnceLock};
 
-/// What an index may be used for by a job that is about what `filter` lets through, and must know `all` that the destination has
-/// of it, or only what its source has.
+/// Permitted uses of an index for a job that covers the files of `filter`, and must know `all` of them at the destination,
+/// or only those of its source.
 pub(crate) fn uses(job: &Job, filter: &Filter, all: bool) -> Uses {
     // Of these the index can't tell what they leave out of the destination.
     let facts = filter.needs_mtime() || filter.needs_meta();
@@ -82,7 +82,7 @@ impl Index {
         }
     }
 
-    /// What the job found out is kept for the next one.
+    /// Keeps the job's findings for the next one.
     pub async fn end(&self) {
         if let Some(index) = self.get() {
             index.end().await;

@@ -1,4 +1,4 @@
-//! What a job has done and met so far: its report as it grows, what its sink hears, and whether anything new may begin.
+//! Work done and errors met by a job: its report as it grows, the events for its sink, and whether new work may begin.
 
 use crate::{Cancel, Report};
 use haul_core::{
@@ -25,7 +25,7 @@ pub(crate) struct Ledger {
     sink: Arc<dyn Sink>,
     cancel: Cancel,
     filter: Arc<Filter>,
-    /// What is decided will not be done.
+    /// Decided steps are not carried out.
     dry_run: bool,
     /// Start nothing new; what runs may finish.
     winding_down: AtomicBool,
@@ -42,7 +42,7 @@ pub(crate) struct Ledger {
     source_complete: AtomicBool,
 }
 
-/// A run beside others has so many bits for the numbers of its transfers: a million runs then stay below those of ranges of large files.
+/// A run beside others has this many bits for the numbers of its transfers: a million runs then stay below those of ranges of large files.
 const STEPS_BITS: u32 = 28;
 
 impl Ledger {
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(stopped(|_, _| {}), (false, false, None));
         assert_eq!(stopped(|_, cancel| cancel.cancel()), (true, true, Some(ErrorKind::Cancelled)));
         assert_eq!(stopped(|ledger, _| ledger.wind_down()), (true, true, None));
-        // A limit is told as such, though it may stop what runs as a person would.
+        // A limit is reported as such, though it may stop running transfers as a person would.
         let limit: fn(&Ledger, &Cancel) = |ledger, cancel| {
             ledger.transfer_limit();
             cancel.cancel();

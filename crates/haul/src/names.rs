@@ -32,7 +32,7 @@ use std::{
 pub struct Naming {
     /// Transformations of the old ones.
     pub new: Option<NewNames>,
-    /// What the destination has: a file whose name differs only by case is the same.
+    /// Names at the destination: a file whose name differs only by case is the same.
     pub at_destination: Option<FoldedNames>,
 }
 
@@ -54,7 +54,7 @@ pub fn rename(cx: &mut Cx, naming: Naming) {
 /// Names by what they are without case: there may be several.
 pub type FoldedNames = BTreeMap<String, Vec<Key>>;
 
-/// What a destination has.
+/// Folded names of a destination.
 ///
 /// Errors: it can't be listed whole: a file may then be there under another name.
 pub async fn by_folded_names(
@@ -166,7 +166,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// What is behind a directory that is left out by what is in it, or by what it is, is known to be there.
+    /// Entries behind a directory that is left out by a marker in it, or by its kind, are known to exist.
     fn failed(&mut self, names: &Names, error: &Error) {
         let hidden = error.key().filter(|dir| error.kind() == ErrorKind::Hidden && dir.is_dir());
         match hidden.map(|dir| names.naming.of(dir)) {
@@ -191,7 +191,7 @@ struct Source {
     names: Arc<Names>,
     /// On the old names.
     filter: Arc<Filter>,
-    /// What the last walk that began at the top found, for its further requests.
+    /// Entries found by the last walk that began at the top, for its further requests.
     gathered: Arc<tokio::sync::Mutex<Option<Arc<Gathered>>>>,
 }
 
@@ -246,7 +246,7 @@ fn add(all: &mut Gathered, names: &Names, entry: Entry) {
     }
 }
 
-/// What a request asks for of all that was gathered.
+/// The part of all gathered entries that a request asks for.
 fn answer(all: &Gathered, request: &ListRequest) -> Vec<Listed> {
     let wanted = |entry: &&Entry| {
         let Some(rest) = entry.key.as_bytes().strip_prefix(&request.prefix[..]) else { return false };
@@ -322,7 +322,7 @@ impl Store for Source {
     }
 
     fn delete(&self, keys: Vec<(Key, Option<Version>)>) -> BoxFuture<'_, Vec<Result<()>>> {
-        // What was never listed isn't deleted.
+        // A file that was never listed isn't deleted.
         let old: Vec<_> = keys.iter().map(|(key, _)| self.names.found("delete", key)).collect();
         let known = old.iter().flatten().cloned().zip(keys.into_iter().zip(&old).filter(|(_, old)| old.is_ok()));
         let request = known.map(|(old, ((_, version), _))| (old, version)).collect();

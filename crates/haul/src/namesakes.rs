@@ -27,17 +27,17 @@ pub async fn has_other_kind(store: &Arc<dyn Store>, key: &Key) -> bool {
     false
 }
 
-/// Where a symlink of a store points; `None` for what is none.
+/// Target of a store's symlink; `None` for other entries.
 ///
-/// Errors: those of reading.
+/// Errors: it can't be read.
 pub async fn target(store: &Arc<dyn Store>, key: &Key) -> Result<Option<Vec<u8>>> {
     let Body::Stream(pieces) = store.read(key, None, None).await?.body else { return Ok(None) };
     whole(pieces).await.map(Some)
 }
 
-/// What a symlink holds, in one piece.
+/// Content of a symlink, in one piece.
 ///
-/// Errors: those of reading.
+/// Errors: it can't be read.
 pub async fn whole(pieces: BoxStream<'static, Result<Bytes>>) -> Result<Vec<u8>> {
     let all = pieces.try_fold(Vec::new(), |mut all, piece| async move {
         all.extend_from_slice(&piece);

@@ -108,7 +108,7 @@ pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// What a job touches of one end: also what is left out, where that is deleted.
+/// The files of one end that a job touches: including left-out ones, if they are deleted.
 fn reach(cx: &Cx, job: &Job, end: &str) -> Arc<Filter> {
     if end == "destination" && job.verb == Verb::Sync && job.deletes.excluded {
         Arc::default()
@@ -163,7 +163,7 @@ fn places(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
     place(a.caps()).map_or_else(Vec::new, |at| pairs(at, place(b.caps()), folds(a, b)))
 }
 
-/// True where names that differ by case are one.
+/// True if names that differ by case are one.
 fn folds(a: &Arc<dyn Store>, b: &Arc<dyn Store>) -> bool {
     a.caps().case_insensitive || b.caps().case_insensitive
 }

@@ -52,7 +52,7 @@ struct Search {
     src: Arc<Source>,
     /// Where answers are noted.
     note: Option<Arc<RemoteIndex>>,
-    /// What saves questions.
+    /// The index that saves requests.
     index: Option<Indexed>,
 }
 
@@ -65,7 +65,7 @@ struct Indexed {
     list_src: ListSrc,
     dst: Arc<dyn Store>,
     options: presence::Options,
-    /// What is lost of the source, of a further listing.
+    /// The source of a further listing, with the parts that were lost.
     again: Option<Arc<Source>>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Sides<'a> {
     pub dst: Option<ListOptions>,
     /// The part of the destination that is listed.
     pub about: Filter,
-    /// What only the destination has must be known.
+    /// Files that only the destination has must be known.
     pub all: bool,
     /// How the destination may be searched for what the source has; `None` when it is listed.
     pub search: Option<presence::Options>,
@@ -153,7 +153,7 @@ pub(crate) fn absent_is_empty(
         .boxed()
 }
 
-/// What became of the source's listing, beside its entries.
+/// State of the source's listing, beside its entries.
 #[derive(Default)]
 struct Source {
     errors: Mutex<Vec<Arc<Error>>>,
@@ -375,7 +375,7 @@ fn pair(candidate: Candidate, answer: Answer, index: Option<&RemoteIndex>) -> Op
     }
 }
 
-/// What must be asked of the destination, and what need not, as the source's listing comes.
+/// Splits the source's listing, as it comes, into keys to look up at the destination and keys already known.
 fn matched(
     steps: mpsc::Receiver<Listed>,
     seen: Arc<Source>,

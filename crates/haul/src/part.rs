@@ -7,7 +7,7 @@ use haul_core::{Entry, Error, Key, Mtime};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A run is paused with so many large files left to its caller, who can let nobody begin them before it ends.
+/// A run is paused when it has left this many large files to its caller, who can let nobody begin them before it ends.
 const MOST_LARGE: usize = 256;
 
 /// How far a run came.
@@ -22,10 +22,10 @@ pub enum Reached {
     End,
 }
 
-/// What came of a run over a part.
+/// Result of a run over a part.
 #[derive(Debug)]
 pub struct PartReport {
-    /// What was done, and every error.
+    /// Work done, and every error.
     pub report: Report,
     /// How far it came.
     pub reached: Reached,
@@ -38,7 +38,7 @@ pub struct PartReport {
 pub struct Large {
     /// The source as listed.
     pub src: Entry,
-    /// What is at the destination now.
+    /// The destination's current entry.
     pub replaced: Option<Entry>,
 }
 
@@ -55,8 +55,8 @@ pub struct Reins {
     pub pause: Cancel,
     /// Asked before each batch of deletions; `None` means yes.
     pub may_delete: Option<Arc<dyn MayDelete>>,
-    /// Files of at least so many bytes are left to the caller, where several processes may be able to transfer one together
-    /// ([`crate::shared`]): they are told in [`PartReport::large`] and count for nothing.
+    /// Files from this many bytes on are left to the caller, where several processes may be able to transfer one together
+    /// ([`crate::shared`]): they are reported in [`PartReport::large`] and count for nothing.
     pub large_from: Option<u64>,
     /// When the job was made, or later, by the source's clock. Where the destination has the same clock, what it stored later was made by
     /// a run of this job that nobody heard the end of.
@@ -98,7 +98,7 @@ impl Reins {
         }
     }
 
-    /// What was left to the caller.
+    /// Files that were left to the caller.
     pub(crate) fn take_large(&self) -> Vec<Large> {
         std::mem::take(&mut *self.large())
     }

@@ -16,8 +16,8 @@ const BLOCK: u64 = 1 << 20;
 
 /// The bytes `range` of a key (all, when `None`) in order.
 ///
-/// Errors: those of the read; a stream that breaks ends in one, and so does one of all bytes that don't have the hash that the
-/// store says they have.
+/// Errors: the read fails; a broken stream ends in an error, and so does a stream of all bytes whose hash differs from the one that the
+/// store states.
 pub fn read<'a>(
     store: &'a Arc<dyn Store>,
     entry: &'a Entry,
@@ -69,7 +69,7 @@ fn proved(bytes: BoxStream<'static, Result<Bytes>>, known: &Hashes, key: Key) ->
 /// connections.
 const HELD: u64 = 64 << 20;
 
-/// After so many parts the next ones are twice as large, where the store takes parts of several sizes: 10,000 parts then
+/// After this many parts the next ones are twice as large, where the store takes parts of several sizes: 10,000 parts then
 /// reach beyond the 5 TiB that S3 allows, and a short pipe takes little memory.
 const DOUBLE: u64 = 1000;
 

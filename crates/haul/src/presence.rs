@@ -32,7 +32,7 @@ const WIDE: usize = 256;
 /// Answers that are given out together.
 const BATCH: usize = 1_000;
 
-/// What is known of a key.
+/// Known state of a key.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// It is there.
@@ -82,7 +82,7 @@ pub struct Options {
     pub at_once: Option<usize>,
 }
 
-/// What a search did, to be read at any time.
+/// Counts of a search, to be read at any time.
 #[derive(Debug, Default)]
 pub struct Told {
     requests: AtomicU64,
@@ -101,7 +101,7 @@ impl Told {
     }
 }
 
-/// How a job looks for what its source has; `None` when it must know all that the destination holds, or is told to list it.
+/// How a job looks up its source's keys; `None` when it must know all keys of the destination, or is set to list it.
 pub(crate) fn options(job: &Job, dst: &Arc<dyn Store>) -> Option<Options> {
     let at_once = job.pace.checkers;
     if job.listing.lookup == Lookup::Never {
@@ -172,7 +172,7 @@ pub fn search<T: Wanted>(
     (stream::once(answers).flatten().boxed(), told)
 }
 
-/// What is to be looked for, as far as it has come.
+/// Keys to look up, as far as they have come.
 struct Input<T> {
     wanted: BoxStream<'static, Vec<T>>,
     waiting: VecDeque<T>,
@@ -300,7 +300,7 @@ impl Search {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// What is known of a key without a request.
+    /// The answer for a key if it needs no request.
     fn known(&self, key: &Key) -> Option<Answer> {
         let state = self.state();
         if let Some(stretch) = state.looked.iter().find(|stretch| stretch.covers(key)) {
@@ -311,7 +311,7 @@ impl Search {
 
     /// Reads the page that begins after `after`.
     ///
-    /// Errors: those of the listing. One that can't be read is no loss: the keys can be asked for.
+    /// Errors: of the listing. A failure is no loss: the keys can be looked up one by one.
     async fn stretch(&self, after: Vec<u8>) -> Result<Arc<Stretch>> {
         self.told.requests.fetch_add(1, Relaxed);
         let after = Key::new(after);
@@ -356,8 +356,8 @@ impl Search {
         }
     }
 
-    /// What the listing says of a key that can't be asked for. An answer to a question has no room for a reason, and some stores
-    /// refuse to say that a key isn't there, or to hear of names that they can't hold.
+    /// The listing's answer for a key that can't be looked up. A lookup's answer has no room for a reason, and some stores
+    /// refuse to say that a key is missing, or reject names that they can't hold.
     async fn listed_instead(&self, key: &Key, error: Error) -> Answer {
         if let Some(error) = self.refused.get() {
             return Answer::Unknown(error.clone());

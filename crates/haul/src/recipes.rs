@@ -1,4 +1,4 @@
-//! What two files hold in pieces, as it was told when they were compared, for who builds one from the other: neither has to be read twice.
+//! Chunks of two files, from their comparison, for the build of one from the other: neither has to be read twice.
 
 use haul_core::{
     Algo, Entry, Key, Kind, Result,
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Bytes of recipes that are kept at most; what is compared beyond that is told again.
+/// Bytes of recipes that are kept at most; recipes beyond that are computed again.
 const MOST: usize = 32 << 20;
 
 /// Bytes of recipes that are asked for at once to compare: those of two files of more than 2 GiB, at both ends.
@@ -69,7 +69,7 @@ impl Recipes {
         }
     }
 
-    /// What was told of these two, once.
+    /// The recipes of these two files, once.
     pub(crate) fn take(&self, src: &Entry, dst: &Entry) -> Option<Pair> {
         let mut told = self.told();
         let pair = told.pairs.remove(&dst.key)?;

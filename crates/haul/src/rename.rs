@@ -20,7 +20,7 @@ pub struct Renames {
     extra: Mutex<Vec<Entry>>,
 }
 
-/// What was found.
+/// Found renames.
 #[derive(Default)]
 pub struct Settled {
     /// Source file, and the destination's file that holds the same under another name.

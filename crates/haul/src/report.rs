@@ -1,4 +1,4 @@
-//! What came of a job.
+//! Results of a job.
 
 use haul_core::{Algo, Error, ErrorKind, attributes::UnkeptCounts};
 use std::{collections::BTreeMap, sync::Arc};
@@ -68,7 +68,7 @@ impl Totals {
     }
 }
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Counts.

@@ -51,10 +51,10 @@ pub fn run_one<'a>(job: Job, cx: Cx, from: &'a Key, to: &'a Key) -> LocalBoxFutu
     Box::pin(async move { Run::new(job, cx, None).complete(Task::One { from, to }).await })
 }
 
-/// What a stopped job waits at most for disk threads to remove what they began.
+/// Longest wait of a stopped job for disk threads to remove their temporary files.
 const AT_REST_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a run is about.
+/// The subject of a run.
 #[derive(Clone, Copy)]
 enum Task<'a> {
     /// All that both sides have.
@@ -117,7 +117,7 @@ impl Run {
         self.ledger.close()
     }
 
-    /// False when the task must not be begun or there is nothing to do, which is told.
+    /// False when the task must not be begun or there is nothing to do, which is reported.
     fn may_begin(&self, task: Task<'_>) -> bool {
         if self.job.verb != Verb::Sync && self.is_one_place(task) {
             let place = self.cx.src.locator();
@@ -190,7 +190,7 @@ impl Run {
     async fn execute_whole(&self, executor: &Arc<Executor>) {
         let deletes = self.deletes();
         let deletes_first = deletes && self.job.deletes.when == DeleteWhen::Before;
-        // What deletions change of directories is told with what else differs.
+        // Directory attributes changed by deletions are reported with the other differences.
         let later = deletes_first && self.job.tell.details && self.cx.dst.stat(&Key::new("")).await.is_ok();
         if !later || self.job.deletes.alone {
             self.see_root(executor).await;
@@ -222,7 +222,7 @@ impl Run {
             executor.deleter.delete_pending().await;
         }
         executor.deleter.delete_redundant().await;
-        // What the deletions before left is not tried again.
+        // Deletions that failed before are not tried again.
         executor.directories.finish(deletes && !later).await;
     }
 
@@ -252,7 +252,7 @@ impl Run {
         Executor::new(&self.ledger, &self.attributes, &self.index, &self.planner, mover, reins)
     }
 
-    /// What only the destination has is to be deleted, and it is known what that is.
+    /// True if files that only the destination has are to be deleted, and are known.
     fn deletes(&self) -> bool {
         let looks = self.job.listing.lookup != Lookup::Never && !self.job.listing.no_traverse;
         self.job.verb == Verb::Sync && looks

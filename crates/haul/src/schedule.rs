@@ -16,16 +16,16 @@ const BACKLOG: usize = 10_000;
 /// Those that may wait where they start as they come: two of the batches that a disk takes, for each of its threads.
 const AHEAD: usize = 2_000;
 
-/// The same in a run that may be paused: what waits is finished first, and others may be waiting for that.
+/// As above in a run that may be paused: waiting files are finished first, and others may be waiting for that.
 const AHEAD_OF_A_PAUSE: usize = 200;
 
 /// Those that may be on their way here.
 pub const COMING: usize = 500;
 
-/// The same in a run that may be paused.
+/// As above in a run that may be paused.
 pub const COMING_BEFORE_A_PAUSE: usize = 50;
 
-/// From so many files on, a batch ends with the directory: two threads in one directory wait for each other's locks.
+/// From this many files on, a batch ends with the directory: two threads in one directory wait for each other's locks.
 const WORTH_A_THREAD: usize = 32;
 
 /// Orders waiting to start.
@@ -52,7 +52,7 @@ enum SortKey {
 }
 
 impl Queue {
-    /// A queue over a channel of orders, that gives batches of at most so many `files`.
+    /// A queue over a channel of orders, with batches of at most `files` files.
     pub fn new(coming: Receiver<Order>, order_by: Option<OrderBy>, check_first: bool, files: usize) -> Self {
         let waiting = match order_by {
             None => Waiting::Fifo(VecDeque::new()),
@@ -89,7 +89,7 @@ impl Queue {
         self.fill_with(batch, (self.files, BATCH_BYTES), |_| true);
     }
 
-    /// Further orders for a batch of at most so many files and bytes: those that are here now, fit, and go `with` it.
+    /// Further orders for a batch of at most `files` files and `most` bytes: those that have come, fit, and go `with` it.
     pub fn fill_with(&mut self, batch: &mut Vec<Order>, (files, most): (usize, u64), with: impl Fn(&Order) -> bool) {
         let mut bytes: u64 = batch.iter().map(|o| o.src.size).sum();
         while batch.len() < files && bytes < most {

@@ -10,14 +10,14 @@ use std::{
 /// Keys kept in memory before the file is used; at about 100 bytes each this is 10 MB.
 const IN_MEMORY: usize = 100_000;
 
-/// What must be known of a file to delete it.
+/// Facts needed to delete a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
     /// Its key.
     pub key: Key,
     /// Bytes.
     pub size: u64,
-    /// What was listed: something else under this name by now must stay.
+    /// The listed version: a newer one under this name must stay.
     pub version: Option<Version>,
 }
 
@@ -38,7 +38,7 @@ pub struct Spool {
 impl Spool {
     /// Adds a file.
     ///
-    /// Errors: those of writing a temporary file.
+    /// Errors: a temporary file can't be written.
     pub fn push(&mut self, gone: Gone) -> Result<()> {
         if self.memory.len() < IN_MEMORY && self.file.is_none() {
             self.memory.push(gone);
@@ -63,7 +63,7 @@ impl Spool {
 
     /// Shows each file, in their order.
     ///
-    /// Errors: those of reading the temporary file.
+    /// Errors: the temporary file can't be read.
     pub fn each(&mut self, mut show: impl FnMut(&Gone)) -> Result<()> {
         self.memory.iter().for_each(&mut show);
         let Some(writer) = &mut self.file else { return Ok(()) };
@@ -91,7 +91,7 @@ impl Spool {
 
     /// All keys in order, `batch` at a time.
     ///
-    /// Errors: those of reading the temporary file.
+    /// Errors: the temporary file can't be read.
     pub fn into_batches(self, batch: usize) -> Result<Batches> {
         let file = match self.file {
             None => None,
@@ -117,7 +117,7 @@ pub struct Batches {
 impl Batches {
     /// The next batch; empty at the end.
     ///
-    /// Errors: those of reading the temporary file.
+    /// Errors: the temporary file can't be read.
     pub fn next_batch(&mut self) -> Result<Vec<Gone>> {
         let mut keys: Vec<_> = self.memory.by_ref().take(self.batch).collect();
         if let Some(file) = &mut self.file {

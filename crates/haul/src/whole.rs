@@ -1,5 +1,5 @@
-//! A move of a whole directory to where nothing is yet, in stores that rename directories: one request in place of one for each file.
-//! What no file would be moved by goes along: empty directories, symlinks.
+//! A move of a whole directory to a free name, in stores that rename directories: one request instead of one for each file.
+//! Entries that no transfer of files would move go along: empty directories, symlinks.
 
 use crate::{cx::Cx, overlap, report::Report};
 use haul_core::{

@@ -74,10 +74,10 @@ impl Setter {
     pub async fn carry_along(&self, orders: &mut [Order]) {
         let (src, dst) = (&self.cx.src, &self.cx.dst);
         let apart = !dst.caps().files && dst.inodes().is_some() && src.caps().domain != dst.caps().domain;
-        // What is read back is read at the version that was written.
+        // A read-back reads the version that was written.
         let goes = apart && self.attributes.only_of_source() && !self.job.write.verify_read;
         let (true, Some(inodes)) = (goes, src.inodes()) else { return };
-        // What was there has permissions that a user may have set.
+        // The replaced file has permissions that a user may have set.
         let mut orders: Vec<_> = orders.iter_mut().filter(|o| !o.replaced.as_ref().is_some_and(is_plain)).collect();
         for order in &mut orders {
             order.carried = self.attributes.listed(&order.src).map(Arc::new);
@@ -86,7 +86,7 @@ impl Setter {
         if untold.is_empty() {
             return;
         }
-        // Who can't be asked now is asked when the bytes are there.
+        // Files that can't be asked now are asked when the bytes have arrived.
         let keys = untold.iter().map(|order| order.src.key.clone()).collect();
         let carried = inodes.carry(keys, self.attributes.looks_inside()).await;
         for (order, carried) in untold.into_iter().zip(carried) {

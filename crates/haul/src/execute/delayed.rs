@@ -26,7 +26,7 @@ fn stage(to: &Key) -> Key {
     Key::new([parent(to.as_bytes()), STAGE].concat())
 }
 
-/// True where files get their names at the end.
+/// True if files get their names at the end.
 pub(super) fn delays_any(job: &Job) -> bool {
     job.write.publish == Publish::AtEnd
 }
@@ -68,7 +68,7 @@ impl Delayed {
         delays_any(&self.job) && src.kind == Kind::File
     }
 
-    /// What is to be brought, to where it waits; `None` where it is there already, or can't wait there.
+    /// The order for a transfer to the stage; `None` if the file is there already, or can't wait there.
     pub async fn to_wait(&self, order: Order) -> Option<Order> {
         let dir = stage(&order.to);
         let at = Key::new([dir.as_bytes(), order.to.name()].concat());
@@ -93,8 +93,8 @@ impl Delayed {
         Some(Order { to: at, replaced: None, ..order })
     }
 
-    /// What an earlier run brought and didn't come to give its name: it is whole, since nothing else gets there, and it is
-    /// the source's if size and time to the nanosecond say so and both count.
+    /// A file that an earlier run transferred and didn't rename: it is whole, since only whole files get there, and it is
+    /// the source's if size and time to the nanosecond match and both count.
     async fn left_by_earlier_run(&self, src: &Entry, at: &Key) -> Option<Arrived> {
         if self.job.attributes.set_time.is_some() || self.job.compare.by != CompareBy::SizeAndTime {
             return None;
@@ -111,10 +111,10 @@ impl Delayed {
         Some(Arrived { size, by_server: true, version, ..Arrived::default() })
     }
 
-    /// Makes a place free where a file of a move is to wait: nothing that waits there is replaced, since its source may be gone
-    /// by the time that it would be missed.
+    /// Frees the stage place for a file of a move: no file that waits there is replaced, since its source may be deleted
+    /// before the loss shows.
     ///
-    /// Errors: those of deleting; `Exists`, where a file of this run waits, whose name the destination takes for the same.
+    /// Errors: deletion errors; `Exists`, where a file of this run waits whose name the destination treats as the same.
     async fn clear_place(&self, at: &Key) -> Result<()> {
         match self.cx.dst.stat(at).await {
             Ok(found) if !found.is_dir() => {
@@ -122,7 +122,7 @@ impl Delayed {
                 let answers = self.cx.dst.delete(vec![(at.clone(), self.way.pin(&found))]).await;
                 answers.into_iter().collect::<Result<()>>().map_err(|e| e.with_key(at))
             }
-            // What else may be in the way says so itself when it is written to.
+            // Anything else in the way fails when it is written to.
             _ => Ok(()),
         }
     }
@@ -201,7 +201,7 @@ impl Delayed {
             if all && let Err(error) = self.clear_stage(&stage).await {
                 self.ledger.notice(Some(&stage), format!("what an earlier run left can't be removed: {error}"));
             }
-            // What is still in it keeps it.
+            // The directory stays if it isn't empty.
             self.cx.dst.delete(vec![(stage, None)]).await;
         }
     }
@@ -224,7 +224,7 @@ impl Delayed {
                 Listed::Vanished(_) | Listed::End => {}
             }
         }
-        // What a killed run was in the middle of.
+        // Leftovers of a killed run.
         let Some(admin) = self.cx.dst.admin() else { return Ok(()) };
         match admin.cleanup(Cleanup { older_than: Duration::ZERO, dry_run: false, below: stage.clone() }).await {
             Ok(Unfinished { failed, .. }) => failed.into_iter().next().map_or(Ok(()), Err),

@@ -139,7 +139,7 @@ impl Deleter {
             return;
         }
         if self.ledger.cut_short() {
-            // The exit code tells of the limit or signal; this only explains why files were kept.
+            // The exit code reports the limit or signal; this only explains why files were kept.
             let files = if waiting == 1 { "file was" } else { "files were" };
             return self.ledger.notice(None, format!("{waiting} {files} not deleted, as the run was cut short"));
         }
@@ -287,7 +287,7 @@ impl Deleter {
         still_there(question, going, "changed since it was listed: it stays").await
     }
 
-    /// True where what was to be deleted isn't there any more and the source has something of another kind under this name: that was
+    /// True if the file to delete is missing by now and the source has an entry of another kind under this name: that entry was
     /// written there meanwhile.
     async fn is_replaced(&self, key: &Key, error: &Error) -> bool {
         matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) && has_other_kind(&self.cx.src, key).await
@@ -386,7 +386,7 @@ mod tests {
     async fn a_source_that_may_leave_names_out_is_asked_for_each() {
         let (mut deleter, heard) = deleter(&["a", "b", "C"]).await;
         let src = MemStore::new().with_caps(|caps| caps.listing_may_omit = true);
-        // One is there though no listing told of it; one is another in other letters.
+        // One exists though no listing showed it; one is another file in other letters.
         for key in ["a", "c"] {
             let upload = src.write(&Key::new(key), WriteSpec::default()).await.unwrap();
             let part = upload.part(0, 0, Payload::from(Bytes::from("x"))).await.unwrap();

@@ -338,7 +338,7 @@ impl Directories {
                     entries.iter().for_each(|entry| marked.see(&self.cx.filter, entry));
                     dirs.extend(entries.into_iter().filter(Entry::is_dir).map(|e| e.key));
                 }
-                // What is excluded stays, whether it can be listed or not.
+                // Excluded entries stay, whether they can be listed or not.
                 Listed::Failed { error, .. } if error.key().is_some_and(|key| self.is_left_out(key)) => {}
                 Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
                 Listed::Failed { error, .. } => self.ledger.error(error),
@@ -351,7 +351,7 @@ impl Directories {
             for (dir, answer) in batch.iter().zip(remove(&self.cx.src, batch).await) {
                 match answer {
                     Ok(()) => self.ledger.report().totals.dirs_deleted += 1,
-                    // What stays in it keeps it.
+                    // A directory that isn't empty stays.
                     Err(error) if error.is_missing() || error.kind() == ErrorKind::Exists => {}
                     Err(error) => self.ledger.error(error.with_key(dir)),
                 }

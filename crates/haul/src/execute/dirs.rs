@@ -96,7 +96,7 @@ impl Dirs {
         self.state().new_root
     }
 
-    /// True where the attributes of the root are to be set whatever it has.
+    /// True if the root's attributes are to be set whatever it has.
     pub fn is_root_due(&self) -> bool {
         self.state().any_written
     }
@@ -130,7 +130,7 @@ impl Dirs {
         let (own, rest): (BTreeMap<_, _>, _) =
             std::mem::take(&mut state.seen).into_iter().partition(|(_, dir)| dir.keeps_own);
         state.seen = rest;
-        // What is written into the root isn't noted.
+        // Writes into the root aren't noted.
         let changed = own.into_iter().filter(|(key, _)| key.is_root() || state.written.contains(key));
         changed.rev().map(|(key, dir)| (key, dir.mtime, dir.there_posix.map(|posix| posix.mode))).collect()
     }

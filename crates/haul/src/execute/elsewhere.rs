@@ -15,16 +15,16 @@ use haul_core::{
 };
 use haul_store::CopyHow;
 
-/// What came of looking at other places.
+/// Outcome of a search in the alternate destinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Nothing is left to do about the file.
     Done,
     /// Nothing was done.
     Nothing,
-    /// What the destination has is another file than was found, and that didn't come in its place.
+    /// The destination's file is another one than was found, and wasn't replaced.
     Differs,
-    /// What the destination had went to where backups go, and nothing came in its place.
+    /// The destination's file was moved to the backup, and nothing replaced it.
     SetAside,
 }
 
@@ -49,7 +49,7 @@ impl Executor {
                     return taken;
                 }
             }
-            // What was set aside can't be a second time; else from there it could not be copied, and another place may have
+            // A file that was set aside can't be set aside again; otherwise it could not be copied from there, and another place may have
             // it too.
             next = match self.job.elsewhere.exact {
                 true => None,
@@ -103,7 +103,7 @@ impl Executor {
         let (decision, differs) = told_of(src, why, found, self.job.elsewhere.exact);
         self.ledger.decided_of(src, to, decision, differs);
         self.ledger.tell(Event::Begun { step, key, size, route: Route::Server });
-        // What arrived is from elsewhere, but it is this job's source that was brought over by it.
+        // The file came from an alternate destination, but it is this job's source that was transferred by it.
         let arrived = Arrived { version: src.version.clone(), ..arrived };
         if how != CopyHow::Link {
             // Another name has all of it, and what is set by it is set of the other place's file.

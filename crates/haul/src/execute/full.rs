@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// What is known of a job's bytes when the destination is full.
+/// State of a job's bytes when the destination is full.
 pub(super) struct Full {
     dst: Arc<dyn Store>,
     ledger: Arc<Ledger>,
@@ -76,7 +76,7 @@ impl Full {
     }
 }
 
-/// What a person has to know to make room.
+/// The facts a person needs to make room.
 fn message(place: &str, to_go: u64, free: Option<u64>, complete: bool) -> String {
     let least = if complete { "" } else { "at least " };
     let size_short = |bytes| if bytes < 1024 { format!("{bytes} B") } else { size_short(bytes) };

@@ -119,7 +119,7 @@ impl Linker {
     }
 }
 
-/// In parts of at most so many.
+/// Splits into parts of at most `most`.
 fn chunks(mut all: Vec<(Key, Name)>, most: usize) -> Vec<Vec<(Key, Name)>> {
     let mut batches = Vec::new();
     while !all.is_empty() {

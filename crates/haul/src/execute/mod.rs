@@ -83,7 +83,7 @@ pub(crate) struct Executor {
     /// Decides again when something turns out to be different.
     planner: Arc<Planner>,
     mover: Mover,
-    /// What only the destination has.
+    /// Deletes files that only the destination has.
     pub deleter: Arc<Deleter>,
     /// Directories of both sides.
     pub directories: Directories,
@@ -144,7 +144,7 @@ impl Executor {
         }
     }
 
-    /// Who wants this file, as it is large.
+    /// The caller's reins, if this file is large enough to be left to them.
     fn wants_large(&self, src: &Entry) -> Option<&Reins> {
         let reins = self.reins.as_ref()?;
         (reins.large_from? <= src.size && self.mover.may_be_shared(src)).then_some(reins)
@@ -204,7 +204,7 @@ impl Executor {
             self.will_write(&to).await;
         }
         if step.action != Action::Copy {
-            // What is copied is there once it has arrived.
+            // A copied file exists once it has arrived.
             self.planner.links().will_be(&step);
         }
         if !step.look {
@@ -249,7 +249,7 @@ impl Executor {
 
     async fn is_renamed(&self, src: &Entry, old: &Entry) -> bool {
         if self.way.make_way(&src.key).await.is_err() {
-            // It is told when the file is to be copied instead.
+            // It is reported when the file is copied instead.
             return false;
         }
         self.will_write(&old.key).await;

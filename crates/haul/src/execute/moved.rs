@@ -107,8 +107,8 @@ impl MovedSources {
         moved.into_iter().filter(apart).map(|moved| moved.source).collect()
     }
 
-    /// The directories of these files of the source, each with its key at the destination, that aren't proved to be others there. That
-    /// is told once for each.
+    /// The directories of these source files, each with its key at the destination, that aren't proved to be different ones there.
+    /// A missing proof is reported once for each.
     pub async fn in_one_place(&self, files: Vec<(Key, Key)>) -> BTreeSet<Key> {
         if files.is_empty() {
             return BTreeSet::new();
@@ -145,7 +145,7 @@ impl MovedSources {
     }
 }
 
-/// Who is asked what is there, and how.
+/// A store to ask which files exist, and how to ask.
 pub(super) struct Question<'a> {
     pub store: &'a Arc<dyn Store>,
     pub ledger: &'a Ledger,
@@ -153,8 +153,8 @@ pub(super) struct Question<'a> {
     pub at_once: Option<usize>,
 }
 
-/// Those of these files that are still what they were, or are gone. Of the others that is told (`why`), as an error. A store that deletes
-/// by version itself isn't asked.
+/// Filters these files to those that are unchanged or missing. Each of the others is reported as an error (`why`). A store that
+/// deletes by version isn't asked.
 pub(super) async fn still_there(question: Question<'_>, mut moved: Vec<Gone>, why: &'static str) -> Vec<Gone> {
     let Question { store, ledger, at_once } = question;
     if store.caps().deletes_version {

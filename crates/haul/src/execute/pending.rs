@@ -26,7 +26,7 @@ struct State {
     bytes: u64,
 }
 
-/// What is known of a job when it is about to delete.
+/// State of a job when it is about to delete.
 #[derive(Clone, Copy, Debug)]
 pub struct Grounds<'a> {
     /// Errors so far.
@@ -40,7 +40,7 @@ pub struct Grounds<'a> {
 }
 
 impl<'a> Grounds<'a> {
-    /// What is known by now.
+    /// The state so far.
     pub fn of(ledger: &Ledger, source: &'a str) -> Grounds<'a> {
         Grounds {
             errors: ledger.report().error_count,
@@ -80,9 +80,9 @@ impl PendingDeletes {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// One more file to delete.
+    /// Adds a file to delete.
     ///
-    /// Errors: those of writing a temporary file.
+    /// Errors: a temporary file can't be written.
     pub fn push(&self, gone: Gone) -> Result<()> {
         let mut state = self.state();
         state.count += 1;
@@ -111,7 +111,7 @@ impl PendingDeletes {
     }
 }
 
-/// Why `waiting` of a job's deletions, so many and so many bytes in `all`, must not be made.
+/// Why `waiting` of a job's deletions, `count` files with `bytes` bytes in all, must not be made.
 pub fn refusal(rules: &Deletes, waiting: u64, (count, bytes): (u64, u64), grounds: &Grounds<'_>) -> Option<Refused> {
     let refused = |why: String, ends_job| {
         let message = format!("Refused to delete {waiting} files: {why}");

@@ -1,9 +1,9 @@
 //! Proof that the two ends of a job are two places, before something is deleted. One place can be reached in two ways: a shared file system
-//! and another node behind SSH, a directory and the server that gives it out. So a file that nobody else has is put at one end and looked
-//! for at the other.
+//! and another node behind SSH, a directory and the server that exports it. So a file with a unique name is written at one end and looked
+//! up at the other.
 //!
-//! What a move finds at its destination already, it deletes at the source: that would be everything. What a sync finds below its destination
-//! and not in its source, it deletes: where that is the source, that would be everything too.
+//! A move deletes at the source every file that the destination has already: for a single place that would be everything. A sync deletes
+//! every file below its destination that its source doesn't have: where that is the source, that would be everything too.
 
 use crate::{Cx, index::random, overlap::PROBE, pipe, spool::Spool};
 use bytes::Bytes;
@@ -39,10 +39,10 @@ pub async fn are_two(cx: &Cx, from: &Key, to: &Key) -> Result<()> {
     Ok(())
 }
 
-/// The directory of the destination that is the source itself, if one is, as far as these files tell: some of the source, and those that are
-/// to be deleted. Only where some of the latter are called like one of the former, and are as large, something is put there.
+/// The destination directory that is the source itself, if there is one, judged by these files: some of the source, and those to be
+/// deleted. A probe is written only where some of the latter have a name and size of the former.
 ///
-/// Errors: those of asking, and of writing at the destination, where much is to be deleted.
+/// Errors: requests and writes at the destination that fail, where much is to be deleted.
 pub async fn source_among(cx: &Cx, source: &[(Key, u64)], gone: &mut Spool) -> Result<Option<Key>> {
     // How many of the source's files are called like some in it, and the first of them.
     let mut suspects: BTreeMap<Key, (usize, Key)> = BTreeMap::new();

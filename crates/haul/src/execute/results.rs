@@ -1,5 +1,5 @@
-//! What became of files: each result is counted and told, and what follows from it is noted: of their directories, of further names,
-//! of the sources of a move.
+//! Results of files: each is counted and reported, and its consequences are noted: for directories, further names and the sources
+//! of a move.
 
 use super::{dirs::Dirs, full::Full, moved::MovedSources, waiting::Waiting};
 use crate::{
@@ -30,9 +30,9 @@ pub(super) struct Results {
     links: Arc<HardLinks>,
     /// Files that arrived, and wait for their names.
     pub waiting: Arc<Waiting>,
-    /// What is said where there is no room.
+    /// The message for a full destination.
     pub full: Full,
-    /// What a move deletes at the source.
+    /// Source files that a move deletes.
     pub moved: MovedSources,
     /// Attributes are kept, so the directory of what doesn't arrive may have been opened for it.
     opens_dirs: bool,
@@ -152,7 +152,7 @@ impl Results {
         self.ledger.tell(Event::Touched { key, differs });
     }
 
-    /// Counts a further name that was linked to `leader`, and tells of it.
+    /// Counts a further name that was linked to `leader`, and reports it.
     pub fn linked(&self, leader: &Key, src: &Entry) {
         self.ledger.report().totals.links += 1;
         self.dirs.written(&src.key);

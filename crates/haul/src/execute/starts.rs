@@ -29,7 +29,7 @@ impl Starts {
         Starts { limit: limits.transfer, cutoff: limits.cutoff, started: Mutex::default() }
     }
 
-    /// Asks for a transfer of so many bytes.
+    /// Asks for a transfer of `bytes` bytes.
     pub fn admit(&self, bytes: u64) -> Admission {
         let Some(limit) = self.limit else { return Admission::Starts };
         let mut started = self.started.lock().unwrap_or_else(|e| e.into_inner());

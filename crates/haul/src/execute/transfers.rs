@@ -79,7 +79,7 @@ impl Transfers {
             let way = self.way(&first);
             let mut batch = vec![first];
             match way {
-                // What is made anew on another machine goes alone.
+                // A file that is created anew on another machine goes alone.
                 Way::ByServer if batches && batch.iter().all(|order| order.src.kind != Kind::Special) => {
                     queue.fill(&mut batch);
                 }
@@ -262,7 +262,7 @@ impl Transfers {
     }
 }
 
-/// True where bringing a small file alone may mend what failed: not if no space is left, nor if nobody can be reached for good.
+/// True if transferring a small file alone may fix the failure: not if no space is left, nor if the host can't be reached at all.
 fn goes_alone(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::NoSpace => false,

@@ -25,7 +25,7 @@ pub(super) struct State {
 }
 
 impl Waiting {
-    /// What waits.
+    /// The waiting orders.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What is in the way of what is to be written, and makes way.
+/// Clears obstacles from the path of a file to be written.
 pub(super) struct InTheWay {
     job: Arc<Job>,
     cx: Cx,
@@ -32,7 +32,7 @@ pub(super) struct InTheWay {
     backup: Backup,
     /// Symlinks that are to make way.
     links: tokio::sync::Mutex<Links>,
-    /// Whoever clears a directory is alone with what may still be deleted.
+    /// A task that clears a directory holds this, and with it the remaining deletions.
     clears: tokio::sync::Mutex<()>,
     /// Directories in whose place something else stays.
     closed: Mutex<Vec<Key>>,
@@ -63,7 +63,7 @@ impl InTheWay {
         }
     }
 
-    /// True where `error` says that something of another kind is in the way, and the job replaces that.
+    /// True if `error` says that an entry of another kind is in the way, and the job replaces it.
     pub fn may_clear(&self, error: &Error) -> bool {
         error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced()
     }
@@ -75,10 +75,10 @@ impl InTheWay {
         again.unwrap_or_else(|| Err(cancelled()))
     }
 
-    /// Deletes the directory at a file's name: an empty one, or one with its contents where the job deletes. Also deletes what
-    /// isn't a regular file before a file is written in place.
+    /// Deletes the directory at a file's name: an empty one, or one with its contents where the job deletes. Also deletes entries
+    /// other than regular files before a file is written in place.
     ///
-    /// Errors: those of deleting; `Exists` when it must stay.
+    /// Errors: deletion errors; `Exists` when it must stay.
     pub async fn clear_target(&self, order: &Order) -> Result<()> {
         let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
@@ -123,7 +123,7 @@ impl InTheWay {
         self.job.links.make_way && caps.symlinks && caps.dirs
     }
 
-    /// True where a symlink has the place of a directory, and where that can't be told.
+    /// True if a symlink has the place of a directory, or if that is unknown.
     async fn is_link(&self, dir: &Key) -> bool {
         match self.cx.dst.stat(&Key::symlink(dir.path())).await {
             Ok(entry) => entry.kind == Kind::Symlink,
@@ -131,10 +131,10 @@ impl InTheWay {
         }
     }
 
-    /// Deletes the symlinks in the place of directories on the way to `to`, or of `to` itself: something is about to be written there.
-    /// True where there was one: what the destination was seen to have there is elsewhere.
+    /// Deletes the symlinks in the place of directories on the way to `to`, or of `to` itself, before a write there.
+    /// True if there was one: the entry that the destination was seen to have there is behind the link.
     ///
-    /// Errors: those of deleting; `Exists` where one must stay. Then nothing may be written there.
+    /// Errors: deletion errors; `Exists` where one must stay. Then nothing may be written there.
     pub async fn make_way(&self, to: &Key) -> Result<bool> {
         if self.is_closed(to) {
             let message = "what the destination has in the place of its directory could not be removed";
@@ -188,9 +188,9 @@ impl InTheWay {
         self.clear_file(link).await
     }
 
-    /// Deletes what has this name, unless it is a directory.
+    /// Deletes the entry with this name, unless it is a directory.
     ///
-    /// Errors: those of deleting; in a move, when this job wrote it.
+    /// Errors: deletion errors; in a move, when this job wrote it.
     pub async fn clear_file(&self, key: &Key) -> Result<()> {
         match self.cx.dst.stat(key).await {
             Ok(entry) if !entry.is_dir() => {
@@ -237,10 +237,10 @@ impl InTheWay {
         {
             return Err(two_for_one(&own.key));
         }
-        // What is deleted for one directory counts before the next is looked at.
+        // Deletions for one directory count before the next is checked.
         let _alone = self.clears.lock().await;
         self.ledger.check_may_delete(&self.job.deletes, dir, gone.len() as u64)?;
-        // What a directory holds comes after it.
+        // A directory's contents come after it.
         for entry in gone.into_iter().rev() {
             self.deleter.check_may_delete().await.map_err(|e| e.with_key(&entry.key))?;
             let kept = self.backup.keeps(&entry.key) && !entry.is_dir();
@@ -259,7 +259,7 @@ impl InTheWay {
         Ok(())
     }
 
-    /// True where two names may be the same place at the destination, so that a file written under one must not be deleted for the
+    /// True if two names may be the same place at the destination, so that a file written under one must not be deleted for the
     /// other: in a move, and where symlinks of the destination stay.
     fn never_replaces_own(&self) -> bool {
         self.job.existing.began.is_some() && (self.job.moves() || self.job.links.keep_dirlinks)

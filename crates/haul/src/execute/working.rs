@@ -1,5 +1,5 @@
-//! What does the work that is decided, and the small decisions on the way to it: transfers on one side, attributes of what
-//! has the same bytes on the other.
+//! Carries out decided work, and makes the small decisions on the way: transfers on one side, attributes of files with
+//! unchanged bytes on the other.
 
 use super::{Done, Executor};
 use crate::{
@@ -20,7 +20,7 @@ pub(crate) struct Orders {
     pub attributes: mpsc::Sender<Due>,
 }
 
-/// What does the work; ends when all senders of its [`Orders`] are gone.
+/// The worker of a run; ends when all senders of its [`Orders`] are dropped.
 pub(crate) struct Working {
     scheduler: JoinHandle<()>,
     setter: JoinHandle<()>,

@@ -20,12 +20,12 @@ pub const PAGES: u64 = 16;
 /// After this many keys about which the index is wrong a page looks no further: nothing is believed then.
 pub const ENOUGH: usize = 1_000;
 
-/// What the comparison showed.
+/// Result of the comparison.
 #[derive(Debug, Default)]
 pub struct Audit {
     /// Keys about which the index is wrong, and how.
     pub wrong: Vec<(Key, Wrong)>,
-    /// What the pages show and the index doesn't know, or not any more.
+    /// Entries that the pages show and the index doesn't know, or not any more.
     pub news: Vec<Entry>,
     /// Keys of the index, believed, that the pages bore out.
     pub borne_out: u64,
@@ -35,7 +35,7 @@ pub struct Audit {
     pub unknown: usize,
 }
 
-/// What an index was found to be right and wrong about.
+/// Right and wrong entries found in an index.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verified {
     /// Keys that are there as it says.
@@ -86,11 +86,11 @@ fn rest(count: usize, shown: usize) -> (Vec<usize>, bool) {
 /// How to compare.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What was found out in these minutes counts.
+    /// Facts found out in these minutes count.
     pub young: RangeInclusive<u32>,
-    /// What was found out before this, and is borne out, is news.
+    /// Facts older than this that are confirmed are news.
     pub aged: u32,
-    /// What the index never knew is news too.
+    /// Entries that the index never knew are news too.
     pub unknown: bool,
     /// Keys are named by their content: another version is no other content.
     pub content: bool,

@@ -35,7 +35,7 @@ impl Doubts {
         };
     }
 
-    /// True where the index isn't believed.
+    /// True if the index isn't trusted for `key`.
     pub fn holds(&self, key: &[u8]) -> bool {
         match self {
             Doubts::None => false,
@@ -49,7 +49,7 @@ impl Doubts {
         *self == Doubts::None
     }
 
-    /// What is looked at again, for people.
+    /// The part that is checked again, as text for people.
     pub fn what(&self) -> String {
         match self {
             Doubts::None => "nothing".into(),

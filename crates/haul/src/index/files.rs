@@ -34,7 +34,7 @@ pub fn make_folder(path: &Path) -> io::Result<PathBuf> {
 
 /// Writes a file beside `path`, then puts it in its place: readers have the old one or the whole new one.
 ///
-/// Errors: those of `write` and of the file system; then the old one is as it was.
+/// Errors: `write` or the file system fails; then the old file is unchanged.
 pub fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let folder = make_folder(path)?;
     let tmp = path.with_extension(format!("{}.tmp", std::process::id()));
@@ -68,10 +68,10 @@ pub fn lock(path: &Path) -> io::Result<Lock> {
     }
 }
 
-/// A file that says that this process is at something, for as long as it lives or the file stays. Its name is the first
-/// `NAME.N.ENDING` that is free. Durable when this returns. Whoever looks at marks holds `lock`, so that no mark is seen before it is locked.
+/// A file that marks this process as busy, for as long as it lives or the file stays. Its name is the first free one of
+/// `NAME.N.ENDING`. Durable when this returns. A reader of marks holds `lock`, so that it sees no mark before it is locked.
 ///
-/// Errors: those of the file system, and of [`lock`].
+/// Errors: of the file system, and as for [`lock`].
 pub fn mark(path: &Path, ending: &str, lock_at: &Path) -> io::Result<(PathBuf, File)> {
     let folder = make_folder(path)?;
     let _lock = lock(lock_at)?;
@@ -90,9 +90,9 @@ pub fn mark(path: &Path, ending: &str, lock_at: &Path) -> io::Result<(PathBuf, F
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The marks of this name: whose process lives, and whose has died. The caller holds the lock under which they are made.
+/// The marks of this name, of live processes and of dead ones. The caller holds the lock under which they are made.
 ///
-/// Errors: those of the file system.
+/// Errors: of the file system.
 pub fn marks(path: &Path, ending: &str) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (mut live, mut dead) = (Vec::new(), Vec::new());
     let stem = path.file_stem().unwrap_or_default().as_encoded_bytes();
@@ -119,9 +119,9 @@ pub fn marks(path: &Path, ending: &str) -> io::Result<(Vec<PathBuf>, Vec<PathBuf
     Ok((live, dead))
 }
 
-/// Removes a file; that it isn't there is success.
+/// Removes a file; success if it is missing.
 ///
-/// Errors: those of the file system.
+/// Errors: of the file system.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -129,9 +129,9 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file to read and write it; `None` when it isn't there.
+/// Opens a file to read and write it; `None` when it is missing.
 ///
-/// Errors: those of the file system.
+/// Errors: of the file system.
 pub fn open(path: &Path) -> io::Result<Option<File>> {
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -140,9 +140,9 @@ pub fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// What tells a file from another one under its name.
+/// Identity of a file, which differs from that of another one under its name.
 ///
-/// Errors: those of the file system.
+/// Errors: of the file system.
 pub fn identity(file: &File) -> io::Result<(u64, u64)> {
     let facts = file.metadata()?;
     Ok((facts.dev(), facts.ino()))

@@ -56,7 +56,7 @@ fn record(algo: Algo) -> usize {
     FACTS + algo.size()
 }
 
-/// What is known. Several threads may ask and tell.
+/// The known hashes. Several threads may read and add.
 #[derive(Debug, Default)]
 pub struct FileHashes {
     file: Option<PathBuf>,
@@ -68,7 +68,7 @@ struct State {
     was: Kept,
     /// Which of the records in `was` hold of files that this run saw.
     seen: BTreeMap<Algo, Vec<bool>>,
-    /// What this run adds.
+    /// Hashes that this run adds.
     new: BTreeMap<Algo, New>,
 }
 
@@ -145,8 +145,8 @@ impl FileHashes {
         self.state().new.entry(algo).or_default().put(algo, &facts, value);
     }
 
-    /// Writes what is new. What another process has written meanwhile is kept beside it. A failure costs only time later, so it
-    /// is told and no error.
+    /// Writes new hashes, beside those that another process has written meanwhile. A failure costs only time later, so it
+    /// is reported and no error.
     pub fn save(&self) {
         let Some(file) = &self.file else { return };
         let mut state = self.state();

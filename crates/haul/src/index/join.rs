@@ -69,7 +69,7 @@ pub struct Matcher {
     again: Option<Doubts>,
     /// Ranges that the source's listing lost.
     pub lost: Vec<Lost>,
-    /// What the source listed, and is to be looked at.
+    /// Entries of the source's listing that are to be compared.
     pub queue: VecDeque<Entry>,
     /// The source listed all.
     pub ended: bool,
@@ -132,7 +132,7 @@ impl Matcher {
         })
     }
 
-    /// What the index has of a key, after everything before it that is missing from the source; with `None`, all the rest.
+    /// The index's fact about a key, after everything before it that is missing from the source; with `None`, all the rest.
     fn fact(&mut self, key: Option<&Key>, out: &mut Vec<Candidate>) -> Result<Option<Fact>, Full> {
         if self.broken {
             return Ok(None);

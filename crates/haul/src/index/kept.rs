@@ -33,7 +33,7 @@ pub const ENDING: &str = "index";
 /// Ending of the names of marks, see [`files::mark`].
 pub const CHANGING: &str = "changing";
 
-/// Whose index it is.
+/// Identity of an index's store.
 pub type Identity = [u8; 32];
 
 /// An index as it was when it was opened.
@@ -45,7 +45,7 @@ pub struct Snapshot {
     end: u64,
     /// The oldest first.
     sections: Vec<Arc<Section>>,
-    /// What all sections but the first say.
+    /// Records of all sections but the first.
     added: Arc<Vec<Record>>,
     /// Of what it has every key that haul knew of when it was written: [`ALL`], [`PART`], or what a filter lets through, see
     /// [`scope`].
@@ -54,7 +54,7 @@ pub struct Snapshot {
     links: bool,
 }
 
-/// What a filter lets through, as [`Snapshot::whole`] has it.
+/// Hash of a filter's rules, as in [`Snapshot::whole`].
 pub fn scope(filter: &Filter) -> u64 {
     let spec = filter.spec();
     let sizes = spec.min_size.is_some() || spec.max_size.is_some();
@@ -104,15 +104,15 @@ impl Snapshot {
         Snapshot { links, ..self }
     }
 
-    /// All that it says, from its beginning.
+    /// All records, from the first.
     ///
-    /// Errors: those of reading.
+    /// Errors: the file can't be read.
     pub fn read(&self) -> io::Result<Merge> {
         let base = self.sections.iter().take(1).map(Source::section);
         Merge::new(base.chain([Source::List(self.added.clone(), 0)]).collect())
     }
 
-    /// What its record says of what the store keeps under `stored`.
+    /// The fact in the record of the key that the store keeps under `stored`.
     pub fn fact(&self, stored: &[u8], body: &[u8]) -> Option<Fact> {
         let mut fact = record::read(stored, body)?;
         if self.links {
@@ -140,7 +140,7 @@ impl Snapshot {
 
     /// Key number `number`, less than [`Snapshot::count`], in no order.
     ///
-    /// Errors: those of reading.
+    /// Errors: the file can't be read.
     pub fn key(&self, number: u64) -> io::Result<Vec<u8>> {
         match number.checked_sub(self.base()) {
             None => self.sections[0].key(number),
@@ -153,28 +153,28 @@ fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it is damaged, or not this store's")
 }
 
-/// What a run found out, to be put into an index.
+/// A run's findings, to be put into an index.
 pub struct Addition {
     /// In sorted sources, the newest last.
     pub found: Vec<Source>,
-    /// What the index says beside it is of no worth.
+    /// The index's other facts are void.
     pub replaces: bool,
     /// Of what it then has every key, where it replaces.
     pub whole: u64,
-    /// What it says in these places isn't, either.
+    /// Its facts in these places are void too.
     pub doubts: Doubts,
-    /// What was found out in other minutes isn't kept.
+    /// Findings of other minutes aren't kept.
     pub within: RangeInclusive<u32>,
 }
 
-/// Puts what a run found out into the index at `path`. The caller holds the lock. `was` is the index as it was when the run
+/// Puts a run's findings into the index at `path`. The caller holds the lock. `was` is the index as it was when the run
 /// began.
 ///
-/// What others have put there meanwhile may have been found out later than what we found: of keys that they know of, nothing is
-/// known any more. Nor is it said of what we saw that it is there when they wrote all anew. That costs questions, where the
-/// other way would cost data.
+/// Others may have added facts meanwhile that are newer than ours: keys that they know of become unknown. Nor does the index
+/// keep that a key existed when they rewrote it. That costs requests, where the other way would
+/// cost data.
 ///
-/// Errors: those of the file system. The old index then is what it was, and must be removed if it can't stay.
+/// Errors: of the file system. The old index then is unchanged, and must be removed if it can't stay.
 pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addition) -> io::Result<()> {
     let now = match Snapshot::open(path, whose) {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
@@ -213,23 +213,23 @@ pub fn add(path: &Path, whose: &Identity, was: Option<&Snapshot>, addition: Addi
         Some(now) if !replaces && doubts.is_empty() && now.has_room() => append(path, &now, ours),
         now => {
             let old = if replaces { None } else { now.as_ref() };
-            // What is dropped as a whole may hold what others forgot; ours says so of those keys.
+            // A dropped part may hold what others forgot; ours marks those keys as forgotten.
             rewrite(path, whose, old, ours, &doubts, &within)
         }
     }
 }
 
-/// What we found, as far as it still holds.
+/// Our findings, as far as they still hold.
 struct Ours {
     found: Merge,
-    /// What others have said meanwhile; `None` when that can't be told.
+    /// Facts that others added meanwhile; `None` when that is unknown.
     theirs: Option<Merge>,
     /// Of what the index then has every key, as far as is known yet.
     whole: u64,
 }
 
 impl Ours {
-    /// What to say of the key that is next.
+    /// The record to write for the next key.
     fn here(&mut self) -> io::Result<Option<Record>> {
         let Some((key, body)) = self.found.here() else { return Ok(None) };
         let holds = match &mut self.theirs {

@@ -1,4 +1,4 @@
-//! What a run finds out of keys, until it ends: in memory while little, in sorted sections of unlinked temporary files beyond that.
+//! A run's findings about keys, until it ends: in memory while few, in sorted sections of unlinked temporary files beyond that.
 
 use super::{
     record,
@@ -14,7 +14,7 @@ use std::{
 /// Keys that are held in memory: some 15 MB.
 const IN_MEMORY: usize = 50_000;
 
-/// What a run found out; of a key, what came last. By the names that stores know keys by.
+/// A run's findings; of a key, the last one. By the names that stores use for keys.
 #[derive(Debug, Default)]
 pub struct Learned {
     now: BTreeMap<Box<[u8]>, Box<[u8]>>,
@@ -22,23 +22,23 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// A key is there, so.
+    /// Notes that a key exists, with its facts.
     ///
-    /// Errors: those of writing a temporary file.
+    /// Errors: a temporary file can't be written.
     pub fn saw(&mut self, entry: &Entry, minute: u32) -> io::Result<()> {
         self.put(&entry.key, record::write(entry, minute))
     }
 
-    /// Nothing is known of a key any more.
+    /// Notes that a key is unknown from now on.
     ///
-    /// Errors: those of writing a temporary file.
+    /// Errors: a temporary file can't be written.
     pub fn forget(&mut self, key: &Key) -> io::Result<()> {
         self.put(key, record::FORGOTTEN.into())
     }
 
-    /// A key isn't there.
+    /// Notes that a key is missing.
     ///
-    /// Errors: those of writing a temporary file.
+    /// Errors: a temporary file can't be written.
     pub fn gone(&mut self, key: &Key) -> io::Result<()> {
         self.put(key, record::GONE.into())
     }

@@ -1,5 +1,5 @@
-//! What haul remembers from run to run so that it need not find it out again: hashes of files on disk, and what is at a destination.
-//! Files in a folder that the caller names; each can be thrown away at any time, and a damaged one is as good as none.
+//! Knowledge that haul keeps from run to run to save work: hashes of files on disk, and the content of a destination.
+//! Files in a folder that the caller names; each can be deleted at any time, and a damaged one counts as missing.
 
 mod audit;
 mod doubts;
@@ -25,18 +25,18 @@ pub(crate) use verify::noted;
 use crate::recipes::Recipes;
 use std::{path::PathBuf, sync::Arc};
 
-/// What a job may go by of what earlier runs found out, or it itself. Nothing, unless a caller says so.
+/// Knowledge from earlier runs, or from this one, that a job may rely on. None, unless a caller says so.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// Hashes of files on disk.
     pub hashes: Option<Arc<FileHashes>>,
-    /// What is at the destination: how to use its index.
+    /// How to use the index of the destination.
     pub index: Option<Settings>,
     /// Where it is noted in which directories a destination's source was: a folder.
     pub paths: Option<PathBuf>,
     /// A job of its kind sees all that its source has, each time, but for what its filter leaves out: only then it tells something that the
     /// newest change of all is an older one than before.
     pub whole: bool,
-    /// What files hold in pieces, from when they are compared until they are transferred.
+    /// Chunks of files, from their comparison until their transfer.
     pub recipes: Recipes,
 }

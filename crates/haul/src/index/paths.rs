@@ -40,7 +40,7 @@ const MOST: usize = 1 << 20;
 /// Days after which a directory is forgotten that no run has seen.
 const LIFE: u16 = 90;
 
-/// What is known of one path.
+/// Facts of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct At {
     /// The file system and the inode, hashed.
@@ -56,7 +56,7 @@ struct At {
 /// All that is noted, by the hash of the path.
 type Noted = HashMap<u64, At>;
 
-/// What a run knows of the paths of its source, and finds out.
+/// Known paths of a run's source, and its new findings.
 #[derive(Debug)]
 pub(crate) struct Paths {
     file: Option<PathBuf>,
@@ -75,7 +75,7 @@ struct State {
     /// There was a file, whatever it said: whoever isn't in it wasn't there before.
     any: bool,
     noted: Noted,
-    /// What this run saw.
+    /// Paths that this run saw.
     seen: Noted,
     /// Something was found at another's path, and the file says that.
     unclear: bool,
@@ -84,7 +84,7 @@ struct State {
 }
 
 impl Paths {
-    /// What is noted of the sources of this destination, where `known` says.
+    /// The recorded paths of this destination's sources, in the folder of `known`.
     pub fn new(known: &Known, dst: &dyn Store, job: &Job, filter: &Filter) -> Arc<Paths> {
         let file = known.paths.as_deref().map(|folder| folder.join(to_hex(&whose(dst)[..8])));
         let watches = known.whole && is_by_names(filter.spec());
@@ -223,7 +223,7 @@ impl Paths {
         if seen.len() > MOST {
             return files::remove(file).map(|()| false);
         }
-        // What another run has noted meanwhile, or begun.
+        // Notes that another run has written meanwhile, or begun.
         let (others_unclear, others) = match files::read(file) {
             Some(bytes) => decode(&bytes).unwrap_or((true, Noted::new())),
             None => (false, Noted::new()),
@@ -310,8 +310,8 @@ impl Walk {
         self.enter(&entry, above).await;
     }
 
-    /// What was listed may have been another directory than the one that was asked about first, where somebody put another in its place
-    /// just then. The next run believes neither.
+    /// The listed root may be another directory than the one that was asked about first, if somebody replaced it
+    /// just then. The next run then trusts neither.
     async fn ask_root_again(&self) {
         let now = self.src.stat(&Key::new("")).await.ok().and_then(|entry| entry.posix);
         let now = now.map(|posix| inode(&posix, self.root));
@@ -340,8 +340,8 @@ impl Walk {
     }
 }
 
-/// What tells an inode from another: its number, and the file system. A device number is given at each mount, so it is taken only for
-/// what is mounted below the root.
+/// Identity of an inode: its number, and the file system. A device number is assigned at each mount, so it is used only for
+/// file systems mounted below the root.
 fn inode(posix: &Posix, root: Option<((u32, u32), u64)>) -> u64 {
     let file_system = root.filter(|(dev, _)| *dev == posix.dev).map_or_else(|| number(posix.dev), |(_, id)| id);
     let mut hasher = Xxh3::new();
@@ -354,8 +354,8 @@ fn number((major, minor): (u32, u32)) -> u64 {
     u64::from(major) << 32 | u64::from(minor)
 }
 
-/// What tells a job that compares and leaves out other things: not how fast it goes, and what it says. 0 for one that doesn't do all of
-/// it, or isn't data alone.
+/// Hash of the job settings that decide what is compared and left out: speed and output don't count. 0 for a job that compares only a
+/// part, or transfers more than data.
 fn fingerprint(job: &Job, filter: &Filter) -> u64 {
     if !job.listing.part.is_all() || !filter.is_portable() {
         return 0;
@@ -464,7 +464,7 @@ mod tests {
             since.collect()
         }
 
-        /// The same in a run of its own, that ends well or not.
+        /// As `since`, in a run of its own, which ends well or not.
         fn of(&self, job: &Job, dirs: &[Entry], ends_well: bool) -> Vec<Option<i128>> {
             let paths = self.run(job);
             let since = Lab::since(&paths, dirs);
@@ -529,7 +529,7 @@ mod tests {
         lab.of(&job, &[dir("", 1, 100)], true);
         assert_eq!(lab.of(&job, &[dir("", 2, 50), dir("b/", 3, 50)], true), [None, None]);
         assert_eq!(lab.of(&job, &[dir("", 1, 100)], true), [None]);
-        // What the other doesn't have nobody has replaced.
+        // Nobody has replaced a file that the other side doesn't have.
         assert_eq!(lab.of(&job, &[dir("", 2, 50), dir("b/", 3, 50)], true), [None, Some(0)]);
     }
 

@@ -1,4 +1,4 @@
-//! What an index keeps of a key, as bytes. Pure. A record says that a key was there and how, and when that was found out; or that
+//! Facts of a key in an index, as bytes. Pure. A record says that a key existed, with its facts, and when that was found out; or that
 //! nothing is known of it any more.
 
 use super::hashes::{number, of_number};
@@ -15,7 +15,7 @@ pub const FORGOTTEN: &[u8] = &[0];
 /// The record of a key that isn't there, as the store said: nothing is known of it either, but nothing is missing from the index.
 pub const GONE: &[u8] = &[1];
 
-/// What is known of a key.
+/// Known facts of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
     /// How it was.
@@ -63,7 +63,7 @@ pub fn minute(record: &[u8]) -> Option<u32> {
     if flags & THERE == 0 { None } else { u32::try_from(take(&mut rest)?).ok() }
 }
 
-/// What the record of `key` says; `None` when it is forgotten or makes no sense.
+/// The fact in the record of `key`; `None` when it is forgotten or malformed.
 pub fn read(key: &[u8], record: &[u8]) -> Option<Fact> {
     let (flags, mut rest) = record.split_first()?;
     if flags & THERE == 0 {

@@ -32,7 +32,7 @@ use std::{
 const LIFE: u32 = 7 * 24 * 60;
 /// By how many minutes a clock may be set back before what was just seen counts as seen in the future.
 const SLACK: u32 = 10;
-/// What is older than this and borne out is noted as seen anew: a day. Younger ones need no writing.
+/// Age from which a confirmed fact is noted as seen anew: a day. Younger ones need no writing.
 const AGED: u32 = 24 * 60;
 
 /// How to use indexes.
@@ -50,12 +50,12 @@ pub struct Settings {
     pub minute: Option<u32>,
 }
 
-/// What a job goes by the index for.
+/// A job's use of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {
     /// Nothing: it only keeps it true.
     Nothing,
-    /// What its source has.
+    /// Keys of its source.
     Wanted,
     /// All that is there.
     All,
@@ -69,7 +69,7 @@ pub struct RemoteIndex {
     settings: Settings,
     sink: Arc<dyn Sink>,
     was: Option<Arc<Snapshot>>,
-    /// What `was` says may be believed.
+    /// True if `was` may be trusted.
     believed: bool,
     /// It never knew some of what is there.
     lacks: bool,
@@ -95,7 +95,7 @@ struct State {
     stuck: bool,
 }
 
-/// What is found in the folder.
+/// Contents of the folder.
 struct Opened {
     was: Option<Snapshot>,
     /// A run was killed while it changed something.
@@ -105,8 +105,8 @@ struct Opened {
 }
 
 impl RemoteIndex {
-    /// Opens the index of a store, and audits it if it is to be believed. `None` for stores that don't list in pages, and where the
-    /// folder can't be used, which is told.
+    /// Opens the index of a store, and audits it if it is to be trusted. `None` for stores that don't list in pages, and if the
+    /// folder can't be used, which is reported.
     pub async fn open(
         settings: &Settings,
         store: &Arc<dyn Store>,
@@ -204,7 +204,7 @@ impl RemoteIndex {
         self.minute.saturating_sub(LIFE)..=self.minute + SLACK
     }
 
-    /// What the index said when it was opened, if it is believed at all.
+    /// The index as it was opened, if it is trusted at all.
     pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.was.clone().filter(|_| self.believed && self.state().doubts != Doubts::All)
     }
@@ -227,7 +227,7 @@ impl RemoteIndex {
         Ok(all.here().is_some_and(|(here, body)| here == key.stored() && record::is_there(body)))
     }
 
-    /// What is there of these keys, in their order, as far as the index is believed; empty when it isn't.
+    /// Entries of these keys, in their order, as far as the index is trusted; empty when it isn't.
     pub async fn believed(self: &Arc<Self>, mut keys: Vec<Key>) -> Vec<Entry> {
         let (Some(was), doubts, young) = (self.snapshot(), self.doubts(), self.young()) else { return Vec::new() };
         keys.sort_unstable();
@@ -381,7 +381,7 @@ impl RemoteIndex {
         notice(&self.sink, format!("The index of {} can't be kept ({error}): {then}", self.name));
     }
 
-    /// Keeps what was found out for the next run. A failure costs only time later, so it is told and no error.
+    /// Keeps the findings for the next run. A failure costs only time later, so it is reported and no error.
     pub async fn end(&self) {
         let (learned, doubts, mark, stuck) = {
             let mut state = self.state();
@@ -444,7 +444,7 @@ fn is_named_by_hash(key: &[u8]) -> bool {
     digits >= 30 && matches!(name.get(digits), None | Some(b'.'))
 }
 
-/// What tells the store from all others. A path may be typed in many ways, but names one place; and no secret is in it.
+/// Identity of the store. A path may be typed in many ways, but names one place; and no secret is in it.
 pub(super) fn whose(store: &dyn Store) -> Identity {
     let mut hasher = Hasher::new(&[Algo::Blake3]);
     let fields: [&[u8]; 2] = match &store.caps().domain {

@@ -64,7 +64,7 @@ impl<W: Write> SectionWriter<W> {
 
     /// The next record. Keys come in order, each once.
     ///
-    /// Errors: those of writing.
+    /// Errors: the file can't be written.
     pub fn push(&mut self, key: &[u8], body: &[u8]) -> io::Result<()> {
         if self.count == 0 {
             self.first = key.to_vec();
@@ -98,9 +98,9 @@ impl<W: Write> SectionWriter<W> {
         Ok(())
     }
 
-    /// Ends the section; gives what it was written into, the section's end and its sum. `before` is of the section before it.
+    /// Ends the section; returns its output, the section's end and its sum. `before` is of the section before it.
     ///
-    /// Errors: those of writing.
+    /// Errors: the file can't be written.
     pub fn finish(mut self, before: (u64, u64)) -> io::Result<(W, u64, u64)> {
         self.end_block()?;
         let mut table = Vec::new();
@@ -167,7 +167,7 @@ impl Section {
 
     /// The key of record `number`, counted from 0.
     ///
-    /// Errors: those of reading; there are fewer.
+    /// Errors: the file can't be read; there are fewer records.
     pub fn key(self: &Arc<Self>, mut number: u64) -> io::Result<Vec<u8>> {
         let at = self.blocks.iter().position(|block| {
             let inside = number < u64::from(block.count);
@@ -321,7 +321,7 @@ pub struct Merge {
 impl Merge {
     /// At the first record. The newest source is the last.
     ///
-    /// Errors: those of reading.
+    /// Errors: the file can't be read.
     pub fn new(mut sources: Vec<Source>) -> io::Result<Merge> {
         for source in &mut sources {
             if let Source::Section(cursor) = source {
@@ -344,9 +344,9 @@ impl Merge {
         self.sources[self.best?].here()
     }
 
-    /// Goes on to the next key.
+    /// Moves to the next key.
     ///
-    /// Errors: those of reading.
+    /// Errors: the file can't be read.
     pub fn next(&mut self) -> io::Result<()> {
         let Some(best) = self.best else { return Ok(()) };
         for n in 0..self.sources.len() {
@@ -363,9 +363,9 @@ impl Merge {
         Ok(())
     }
 
-    /// Goes on to the first key that isn't before `target`.
+    /// Moves to the first key that isn't before `target`.
     ///
-    /// Errors: those of reading.
+    /// Errors: the file can't be read.
     pub fn seek(&mut self, target: &[u8]) -> io::Result<()> {
         for source in &mut self.sources {
             source.seek(target)?;

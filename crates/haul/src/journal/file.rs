@@ -21,7 +21,7 @@ const DEAD: usize = 64 << 10;
 pub struct Found {
     /// At its end.
     pub file: File,
-    /// What it says.
+    /// Its contents.
     pub contents: Contents,
 }
 
@@ -60,7 +60,7 @@ fn found(path: &Path, mut file: File) -> Result<Found> {
     Ok(Found { file, contents })
 }
 
-/// What the journal at `path` says, for who only looks; and whether a process has it now.
+/// Contents of the journal at `path`, read-only; and whether a process has it now.
 pub fn look(path: &Path) -> Result<(Contents, bool)> {
     let mut file = File::open(path).map_err(|e| at(path, e))?;
     // Shared, so that two that look don't take each other for a job.

@@ -1,8 +1,8 @@
-//! What a job leaves behind for the next run of the same command: which writes in parts it began, how they are found
-//! again, and which parts of them have arrived. One file a job, in a folder that the caller names; made when the first
-//! large file begins, deleted when the job ends with nothing half done. The format is in docs/adr/0007-journal.md.
+//! State that a job leaves for the next run of the same command: the multipart writes it began, how they are found
+//! again, and which of their parts have arrived. One file a job, in a folder that the caller names; created when the first
+//! large file begins, deleted when the job ends without unfinished writes. The format is in docs/adr/0007-journal.md.
 //!
-//! Not for small files, which go in one request, nor for finished ones: the next run's comparison finds those.
+//! Not for small files, which take one request, nor for finished ones: the next run's comparison finds those.
 
 mod file;
 mod record;
@@ -89,7 +89,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What earlier runs left and this one has not come to.
+    /// Writes of earlier runs that this one has not come to.
     left: Vec<Half>,
     /// Writes that this run began or went on with, and that have not ended.
     open: BTreeMap<WriteNo, Half>,
@@ -138,7 +138,7 @@ impl Journal {
 
     /// The journal that a run of the job `id` left; `None` when there is none.
     ///
-    /// Errors: as [`Journal::open`]; `Corrupt` when it doesn't even say of which job it is.
+    /// Errors: as for [`Journal::open`]; `Corrupt` when it doesn't even name its job.
     pub fn find(folder: &Path, id: &JobId) -> Result<Option<Journal>> {
         let path = path(folder, id);
         let Some(found) = file::open(&path)? else { return Ok(None) };
@@ -155,7 +155,7 @@ impl Journal {
         Journal(Arc::new(Shared { path, job, state: Mutex::new(state) }))
     }
 
-    /// What the journal says of its job.
+    /// The journal's job.
     pub fn job(&self) -> &JobInfo {
         &self.0.job
     }
@@ -185,9 +185,9 @@ impl Journal {
         state.open(taken)
     }
 
-    /// A write in parts begins. When this resolves it is durable: a part may be sent, and the next run will find it.
+    /// Notes the begin of a multipart write. When this resolves it is durable: a part may be sent, and the next run will find it.
     ///
-    /// Errors: the journal can't be written. That is told once; after it, nothing is noted (`None`).
+    /// Errors: the journal can't be written. That is reported once; after it, nothing is noted (`None`).
     pub async fn opened(&self, opened: Opened) -> Result<Option<WriteNo>> {
         let (write, barrier) = {
             let mut state = self.state();
@@ -249,7 +249,7 @@ impl Journal {
 
     fn append(&self, record: Record) {
         let mut state = self.state();
-        // What can't be written is told where somebody waits.
+        // A write failure is reported where somebody waits.
         if let Ok(writer) = self.writer(&mut state) {
             writer.append(record.to_bytes());
         }
@@ -273,9 +273,9 @@ impl Journal {
         (halves().count(), halves().map(Half::bytes).sum())
     }
 
-    /// The job has come to its end: without half-done writes the journal is deleted, else what it says is durable.
+    /// Notes the job's end: without unfinished writes the journal is deleted, else its contents are durable.
     ///
-    /// Errors: those of writing or deleting it.
+    /// Errors: it can't be written or deleted.
     pub async fn end(&self) -> Result<()> {
         let end = {
             let mut state = self.state();
@@ -298,7 +298,7 @@ impl Journal {
 pub struct Unfinished {
     /// Its name.
     pub id: JobId,
-    /// What it is.
+    /// The job.
     pub job: JobInfo,
     /// Its half-done writes.
     pub halves: Vec<Half>,
@@ -347,7 +347,7 @@ fn path(folder: &Path, id: &JobId) -> PathBuf {
     folder.join(&id.0).with_extension(ENDING)
 }
 
-/// What a new journal begins with.
+/// The first bytes of a new journal.
 fn start(job: &JobInfo) -> Vec<u8> {
     [record::header(), Record::Job(job.clone()).to_bytes()].concat()
 }

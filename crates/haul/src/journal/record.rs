@@ -1,4 +1,4 @@
-//! What a journal's records say, and their bytes (docs/adr/0007-journal.md). Pure: bytes in, records out.
+//! Records of a journal, and their bytes (docs/adr/0007-journal.md). Pure: bytes in, records out.
 
 use haul_core::{Algo, Key, Mtime, Version, hash::hash_bytes};
 use haul_store::{Part, Sent};
@@ -20,7 +20,7 @@ const LONGEST: usize = 16 << 20;
 /// Number of a write within its journal.
 pub type WriteNo = u64;
 
-/// What a journal says of its job.
+/// A journal's facts about its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobInfo {
     /// `copy`, `sync` or `move`.
@@ -56,7 +56,7 @@ pub struct Opened {
     pub to: Key,
     /// Bytes of each part but the last.
     pub part_size: u64,
-    /// What finds the write again.
+    /// The token that finds the write again.
     pub token: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl Half {
     }
 }
 
-/// What a journal holds, as far as it can be believed.
+/// Contents of a journal, up to the first invalid record.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Its job; `None` when not even the first record can be read.

@@ -43,7 +43,7 @@ fn open(folder: &Path) -> Result<Journal> {
     Journal::open(folder, &id(), job())
 }
 
-/// What stays when a process dies: the file, without any farewell.
+/// Leaves what a dead process leaves: the file, without a final record.
 async fn killed(journal: Journal) {
     let barrier = journal.state().writer.as_ref().map(Writer::barrier);
     if let Some(barrier) = barrier {

@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// What nobody waits for is durable this much later, should the machine lose power. A killed process loses nothing that
+/// A record that nobody waits for is durable after this time, should the machine lose power. A killed process loses nothing that
 /// it appended some milliseconds ago.
 const DURABLE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -26,7 +26,7 @@ pub struct Target {
     pub path: PathBuf,
     /// The file, locked, if it is there already.
     pub file: Option<File>,
-    /// What a new file begins with.
+    /// First bytes of a new file.
     pub start: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Writer {
         Ok(Writer(sender))
     }
 
-    /// Takes some bytes to be written. A failure is told by the next barrier.
+    /// Queues bytes to be written. The next barrier reports a failure.
     pub fn append(&self, bytes: Vec<u8>) {
         // The thread lives as long as this sender does.
         let _ = self.0.send(Command::Append(bytes));

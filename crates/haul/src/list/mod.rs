@@ -33,9 +33,9 @@ pub struct ListOptions {
     pub mtimes: bool,
     /// How many such questions at once; 0 is taken as 1.
     pub checkers: usize,
-    /// What a size, an age or a marker file leaves out is there all the same, and on the other side it may be within the
-    /// limits. So give files that only a limit refuses (see [`Filter::within_limits`]), and tell where a marker hides
-    /// something (a [`Listed::Failed`] of the kind `Hidden`).
+    /// Files refused by size, age or a marker file exist nevertheless, and on the other side they may be within the
+    /// limits. So return files that only a limit refuses (see [`Filter::within_limits`]), and report where a marker hides
+    /// entries (a [`Listed::Failed`] of the kind `Hidden`).
     pub for_join: bool,
     /// Don't list: ask for each key of the filter's `files_from`.
     pub ask_each: bool,
@@ -43,7 +43,7 @@ pub struct ListOptions {
     pub pages: usize,
     /// Directories that hold nothing but such directories are left out.
     pub prune_empty_dirs: bool,
-    /// What is beyond a mount point is left out; told as with `for_join`.
+    /// Entries beyond a mount point are left out; reported as with `for_join`.
     pub one_device: bool,
     /// With `one_device`: the mount point too.
     pub omit_mounts: bool,
@@ -97,7 +97,7 @@ fn flat(store: &Arc<dyn Store>, filter: &Arc<Filter>, options: &ListOptions) -> 
     ranges::list(store, ListRequest { meta, posix, prune_by, one_device, omit_mounts, sweep, ..all }, options.pages)
 }
 
-/// What of a listing is in the range; it ends as soon as nothing of that can follow.
+/// The part of a listing in the range; it ends as soon as nothing of that can follow.
 fn within(raw: BoxStream<'static, Listed>, range: KeyRange) -> BoxStream<'static, Listed> {
     let state = Some((raw, range));
     let clipped = futures::stream::unfold(state, |state| async move {

@@ -5,7 +5,7 @@ use haul_core::{Entry, Error, ErrorKind, Listed, Result};
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
 
-/// What one request brought.
+/// Answer to one request.
 pub struct Page {
     /// Entries in key order.
     pub entries: Vec<Entry>,
@@ -13,10 +13,10 @@ pub struct Page {
     pub ended: bool,
 }
 
-/// The first page of what `request` asks for; its `limit` should be [`haul_store::Caps::page`]. A page that hasn't ended holds
+/// The first page of the listing `request`; its `limit` should be [`haul_store::Caps::page`]. A page that hasn't ended has
 /// at least one entry.
 ///
-/// Errors: those of the listing; what it gave before the error is of no use and forgotten.
+/// Errors: of the listing; entries before the error are of no use and dropped.
 pub async fn page(store: &Arc<dyn Store>, request: ListRequest) -> Result<Page> {
     let mut steps = store.list(request);
     let mut entries = Vec::new();

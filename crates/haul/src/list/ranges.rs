@@ -46,7 +46,7 @@ struct Listing {
     under_way: FuturesUnordered<Task<(Ask, Result<Page>)>>,
     /// The question which folders a directory has.
     folders: Option<Task<Result<Page>>>,
-    /// What each range has brought and was not given out yet.
+    /// Entries of each range that were not returned yet.
     came: BTreeMap<u64, VecDeque<Step>>,
     /// The last key that was given out.
     last: Option<Key>,
@@ -73,7 +73,7 @@ impl Listing {
                 State::Plain(steps) => return Some(unseen(steps.next().await?, self.last.as_ref())),
                 State::Over => return None,
             }
-            // What has come makes room for more, however much there is to give out first.
+            // Received pages make room for more, however much there is to return first.
             while let Some(Some((ask, answer))) = self.under_way.next().now_or_never() {
                 self.take(&ask, answer);
             }
@@ -113,7 +113,7 @@ impl Listing {
         self.folders = Some(Task::spawn(async move { page(&store, request).await }));
     }
 
-    /// What isn't known of folders only costs time.
+    /// An unknown folder only costs time.
     fn take_folders(&mut self, found: Result<Page>) {
         self.folders = None;
         if let Ok(Page { entries, .. }) = found {
@@ -196,7 +196,7 @@ impl Listing {
     }
 }
 
-/// What of a step comes after `last`.
+/// The part of a step after `last`.
 fn unseen(step: Listed, last: Option<&Key>) -> Listed {
     match step {
         Listed::Batch(mut entries) => {

@@ -1,4 +1,4 @@
-//! What a dry run asks to know what would be done: attributes that no listing tells, directories that would hold nothing.
+//! Requests of a dry run that show what would be done: attributes that no listing has, directories that would be empty.
 
 use super::Planner;
 use crate::{attributes::ask_ends, looks::Due};

@@ -85,8 +85,8 @@ impl Planner {
             let name = Key::new(dst.key.path());
             let other = self.in_its_place(&dst).await;
             if other.is_some() || self.cx.filter.shown_by_another_source(&name) {
-                // What it holds goes when its place is taken, which may never be; a dry run tells where it would, unless another job
-                // takes the place and tells.
+                // Its contents are deleted when its place is taken, which may never be; a dry run reports where they would be, unless
+                // another job takes the place and reports it.
                 let tells = self.job.dry_run && !self.deletes_only();
                 if !tells || other.is_some_and(|other| !self.can_be_copied(&other)) {
                     *self.kept_below.lock().unwrap_or_else(|e| e.into_inner()) = Some(dst.key);

@@ -12,7 +12,7 @@ use haul_core::{
 use haul_store::Store;
 use std::sync::Arc;
 
-/// What another place has of a file.
+/// An alternate destination's entry of a file.
 struct Found {
     /// Its number among all other places.
     place: usize,
@@ -22,7 +22,7 @@ struct Found {
     exact: bool,
 }
 
-/// What is told of a file that another place has: why it is there where it is wanted, and in what it differs.
+/// Report for a file found in an alternate destination: the reason if it is copied from there, and the differences.
 pub(crate) fn told_of(src: &Entry, why: Reason, found: &Elsewhere, exact: bool) -> ((Action, Reason), Difference) {
     match found.use_as {
         UseAs::Instead => ((Action::Keep, Reason::Size), Difference::of(src, Differs::default())),
@@ -55,7 +55,7 @@ impl Planner {
         }
     }
 
-    /// What one of the other places from this one on has of a file, and what can be done with it.
+    /// An entry of the file in one of the alternate destinations from this one on, and how it can be used.
     pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<Elsewhere> {
         let mut next = from;
         while let Some(found) = self.best_elsewhere(src, to, next).await {
@@ -69,12 +69,12 @@ impl Planner {
         None
     }
 
-    /// What can be done with what was found.
+    /// How the found entry can be used.
     async fn use_of(&self, found: &Found, src: &Entry, to: &Key, dst: Option<&Entry>) -> Option<UseAs> {
         let exact = self.job.elsewhere.exact;
         let compares = found.place < self.cx.compare_dest.len();
         if compares && (found.exact || !exact) {
-            // What hides the other place's file there makes way for this one.
+            // The entry that hides the alternate destination's file there makes way for this one.
             let hidden = match dst {
                 Some(dst) => dst.kind != src.kind,
                 None => self.other_kind_there(to).await,
@@ -99,7 +99,7 @@ impl Planner {
             let differs = self.attributes.difference(&self.rules(), src, Some(&entry));
             let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
             let found = Found { place, entry, differs, exact };
-            // What is only copied is given the source's attributes.
+            // A file that is only copied gets the source's attributes.
             if exact || !self.job.elsewhere.exact {
                 return Some(found);
             }
@@ -108,7 +108,7 @@ impl Planner {
         best
     }
 
-    /// What a file is compared with that the destination lacks, to tell what differs: the first that another place has.
+    /// The file to compare with for the report of differences, if it is missing at the destination: the first in an alternate destination.
     pub async fn basis_elsewhere(&self, src: &Entry, to: &Key) -> Option<Entry> {
         if !self.job.elsewhere.exact {
             return None;
@@ -123,7 +123,7 @@ impl Planner {
         None
     }
 
-    /// What another place has of a further name of a file: where it is linked to, only what is one file with
+    /// An alternate destination's entry of a further name of a file: where names are linked, only one that is the same file as
     /// the first name there.
     pub async fn name_elsewhere(&self, first: &Key, src: &Entry) -> Option<Entry> {
         if !self.job.elsewhere.exact {
@@ -168,7 +168,7 @@ impl Planner {
         // Nothing is built from what is there.
         let known = Known { recipes: Recipes::default(), ..self.cx.known.clone() };
         let cx = Cx { dst: store.clone(), known, ..self.cx.clone() };
-        // What makes a destination's file stay although it is another one says nothing of this one.
+        // The rules that keep a differing file at the destination don't apply to this one.
         let rules = decide::rules(&self.job, &cx.src, &cx.dst).for_content();
         let verdict = decide::verdict(&cx, &self.job, &rules, &mut src, &mut found).await.ok()?;
         // Where content decides, another time is no other file.

@@ -45,7 +45,7 @@ impl Planner {
         self.file(Step::new(action, Some(src), None, why), out).await;
     }
 
-    /// What leaves a source alone whatever it is.
+    /// Why a source entry is left alone regardless of its kind.
     pub(super) async fn left_alone(&self, src: &Entry) -> Option<Reason> {
         if !self.asks_of_other_kinds() {
             return None;
@@ -129,7 +129,7 @@ impl Planner {
         self.in_its_place(dst).await.is_some()
     }
 
-    /// What the source has under this name and is to be copied, if anything.
+    /// The source's entry of this name that is to be copied, if there is one.
     pub(super) async fn in_its_place(&self, dst: &Entry) -> Option<Entry> {
         // Where there are no real directories several things may have one name, and none takes another's place.
         let (src, asks) = (&self.cx.src, self.job.existing.other_kinds.are_replaced() && self.cx.dst.caps().dirs);

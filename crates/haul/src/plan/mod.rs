@@ -80,11 +80,11 @@ pub(crate) struct Planner {
     names: source_names::SourceNames,
     /// It was said that content can't be compared.
     said_by_size: AtomicBool,
-    /// What may pause the walk, and hears how far it came.
+    /// Pauses the walk, and receives its position.
     reins: Option<Reins>,
 }
 
-/// What a walk is for.
+/// Purpose of a walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// Transfers and deletions.
@@ -100,7 +100,7 @@ pub(crate) struct Walked {
     pub whole: bool,
     /// All of the source was listed.
     pub src_complete: bool,
-    /// What it reached is not the end but where it was paused.
+    /// The position it reached is not the end but where it was paused.
     paused: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) trait Outlet: Clone + Send + Sync + 'static {
 pub(crate) trait Taker {
     /// Where its steps go.
     type Out: Outlet;
-    /// What works at them.
+    /// The workers of this outlet.
     type Working;
 
     /// Starts what works at the steps that come.
@@ -213,11 +213,11 @@ impl Planner {
         self.reins.as_ref().is_some_and(|reins| reins.pause.is_cancelled())
     }
 
-    /// What was seen of where the source's directories are is kept for the next run. `compared` says that this one compared all of the
-    /// source, and that nothing failed. True where the source was set back to an earlier state.
+    /// Keeps the seen places of the source's directories for the next run. `compared`: this run compared all of the
+    /// source, and nothing failed. True if the source was set back to an earlier state.
     pub async fn keep_paths(&self, compared: bool) -> bool {
         match &self.paths {
-            // What a person didn't want to be done isn't done.
+            // Changes that a person refused aren't made.
             Some(paths) => paths.end(compared && self.cx.confirm.is_none()).await,
             None => false,
         }
@@ -313,7 +313,7 @@ impl Planner {
         self.listing_errors(&mut pairs);
         checks.finish(&self.ledger).await;
         self.ledger.saw_source(src_files);
-        // Up to where it was paused, an error would tell of what was not seen.
+        // Up to where it was paused, an error would be about unseen files.
         walked.src_complete = pairs.src_complete() || walked.paused && self.ledger.report().error_count == 0;
         if let Some(reins) = &self.reins {
             reins.ended(match (walked.whole, walked.paused, last) {

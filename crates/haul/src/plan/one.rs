@@ -11,7 +11,7 @@ use haul_core::{
 impl Planner {
     /// Decides about one file.
     ///
-    /// Errors: those of asking both sides; what is in its way.
+    /// Errors: a side can't be asked; something is in the file's way.
     pub async fn one(&self, from: &Key, to: &Key, out: &impl Outlet) -> Result<()> {
         let src = self.cx.src.stat(from).await.map_err(|e| e.with_key(from))?;
         if self.is_unsafe_link(&src).await {

@@ -55,7 +55,7 @@ impl Planner {
         })
     }
 
-    /// What of the destination the job is about.
+    /// Filter for the destination.
     pub(super) fn dst_filter(&self) -> Filter {
         match self.job.deletes.excluded {
             true => Filter::default(),
@@ -106,7 +106,7 @@ impl Planner {
         sides.pairs()
     }
 
-    /// What this job may use the index for. A move deletes its source, so it believes nobody but the store.
+    /// The index uses of this job. A move deletes its source, so it trusts nobody but the store.
     pub fn uses_of_index(&self) -> Uses {
         let job = &self.job;
         let all = job.verb == Verb::Sync;

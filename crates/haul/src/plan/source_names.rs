@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 /// The names in one directory, each as a number; `None` where it can't be listed.
 type Held = Option<HashSet<u64>>;
 
-/// What is known of the directories above a name, the outermost first.
+/// Known facts of the directories above a name, the outermost first.
 #[derive(Default)]
 pub struct SourceNames {
     known: Mutex<Vec<(Key, Held)>>,

@@ -16,11 +16,12 @@ use tokio::{sync::mpsc, task::JoinHandle};
 /// Steps that may wait to be looked at.
 const AHEAD: usize = 1024;
 
-/// What `job` comes to between the ends of `cx`, as it is decided; nothing is done. The sides are listed no faster than the
+/// Steps of `job` between the ends of `cx`, as they are decided; nothing is done. The sides are listed no faster than the
 /// steps are taken.
 ///
-/// There is a step for each key that the job decides about, unchanged ones too: of what only the destination has, a copy and a move
-/// tell files, with [`haul_core::job::Tell::extra`]. What is left out, or could not be seen, has no step; the sink hears of it.
+/// There is a step for each key that the job decides about, unchanged ones too. Copies and moves report
+/// files that only the destination has, with [`haul_core::job::Tell::extra`]. Excluded and unreadable entries have no step; the sink gets
+/// them.
 ///
 /// Steps of files come in the order of their keys, but for those whose comparison had to ask a store, renamed files and further
 /// names of files, which come at the end. Errors go to the sink and into [`Steps::report`]: a step that deletes rests on nothing
@@ -60,7 +61,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// What was met on the way: errors, and files that were compared. Complete when the stream has ended.
+    /// The report so far: errors, and files that were compared. Complete when the stream has ended.
     pub fn report(&self) -> Report {
         self.ledger.report().clone()
     }

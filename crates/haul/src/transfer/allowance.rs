@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// What is left of a job's limit.
+/// Remainder of a job's limit.
 pub struct Allowance {
     left: AtomicU64,
     /// Something didn't fit: nothing more is begun.
@@ -21,7 +21,7 @@ impl Allowance {
         Allowance { left: AtomicU64::new(limit), ended: AtomicBool::new(false), stop }
     }
 
-    /// Takes so many bytes; false when they don't fit, or others didn't before: the job is stopping.
+    /// Takes `bytes` bytes; false when they don't fit, or others didn't before: the job is stopping.
     pub fn take(&self, bytes: u64) -> bool {
         let taken = !self.ended.load(Ordering::Acquire)
             && self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(bytes)).is_ok();

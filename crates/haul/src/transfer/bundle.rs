@@ -13,7 +13,7 @@ impl Mover {
         let (src, dst) = (&self.cx.src, &self.cx.dst);
         let named = !order.src.key.is_symlink() && !order.to.is_symlink();
         let small = order.src.kind == Kind::File && named && order.src.sized && order.src.size <= Small::MOST;
-        // What is there may be built upon, has permissions that stay, and goes where backups are.
+        // An existing file may be a delta's base, has permissions that stay, and goes to the backup.
         if !small
             || order.replaced.is_some()
             || order.kept != Kept::No
@@ -49,9 +49,9 @@ impl Mover {
         each.map(|(order, answer)| answer.inspect(|arrived| self.count(order.step, arrived.size as i64))).collect()
     }
 
-    /// What the source has of each.
+    /// Reads the source content of each.
     ///
-    /// Errors: all have to go alone; `Cancelled`.
+    /// Errors: all must go alone; `Cancelled`.
     async fn fetched(&self, orders: &[Order]) -> Result<Vec<Result<Moved>>> {
         let bundles = self.cx.src.bundles().ok_or_else(alone)?;
         let wanted = orders.iter().map(|order| (order.src.key.clone(), order.src.version.clone())).collect();
@@ -85,7 +85,7 @@ impl Mover {
         each.collect()
     }
 
-    /// What was read, if it is what the source has.
+    /// The content read, if it is the source's.
     fn moved(&self, order: &Order, (mut facts, bytes): (Entry, Bytes)) -> Result<Moved> {
         facts.meta = facts.meta.take().or_else(|| order.src.meta.clone());
         if facts.size != order.src.size {
@@ -96,7 +96,7 @@ impl Mover {
         Ok(Moved { facts, bytes, hashes })
     }
 
-    /// What arrived, if it is what was sent.
+    /// The file that arrived, if it is the one sent.
     fn there(&self, order: &Order, moved: Moved, stored: Stored) -> Result<Arrived> {
         let Moved { facts, hashes, .. } = moved;
         let size = facts.size;

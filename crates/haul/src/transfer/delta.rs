@@ -30,7 +30,7 @@ const AT_ONCE: usize = 256;
 
 /// Runs of bytes that are there already, in one request …
 const RUNS: usize = 1000;
-/// … or so many bytes of them and one run more, so that one sees how far it is.
+/// … or this many bytes of them and one run more, so that progress is visible.
 const RUN_BYTES: u64 = 64 << 20;
 
 /// Such requests that are under way at once: the destination copies one after the other.

@@ -52,7 +52,7 @@ const PUBLISH_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often a source may change under a copy before it is reported.
 const CHANGED_RETRIES: u32 = 3;
-/// What is no larger than this is read at once, and not asked about once more where that costs a request.
+/// Files up to this size are read at once, and not asked about again where that costs a request.
 const AT_ONCE: u64 = 1 << 20;
 
 /// Moves files between the two stores of a job.
@@ -62,13 +62,13 @@ pub struct Mover {
     pub cx: Cx,
     /// The rules.
     pub job: Arc<Job>,
-    /// What may be used at once.
+    /// Resources that may be used at once.
     pub budget: Budget,
-    /// What of attributes goes along between file systems.
+    /// The attributes that go along between file systems.
     pub keep: Option<Arc<Keep>>,
     /// Where what is replaced goes.
     pub backup: Backup,
-    /// What may still be moved (`--max-transfer` with a hard cut-off).
+    /// The remaining allowance (`--max-transfer` with a hard cut-off).
     pub allowance: Option<Arc<Allowance>>,
 }
 
@@ -81,9 +81,9 @@ pub struct Order {
     pub src: Entry,
     /// Its key at the destination.
     pub to: Key,
-    /// What is there now.
+    /// The destination's current entry.
     pub replaced: Option<Entry>,
-    /// What was there is where backups go, so that what is there now isn't taken for it.
+    /// The old file is in the backup, so that the current entry isn't taken for it.
     pub kept: Kept,
     /// Bytes that were taken from the allowance for it before it was begun.
     pub taken: u64,
@@ -124,9 +124,9 @@ pub struct Arrived {
     pub renamed: bool,
     /// The version of the source that it is.
     pub version: Option<Version>,
-    /// What of its attributes could not be kept.
+    /// The attributes that could not be kept.
     pub unkept: Unkept,
-    /// What the destination now holds, where it is known as well as its listing would tell.
+    /// The destination's entry now, if known as well as its listing would show it.
     pub stored: Option<Box<Entry>>,
 }
 
@@ -167,7 +167,7 @@ impl Across {
         bytes
     }
 
-    /// All of them are across, `bytes` in all, whatever was told of them.
+    /// All of them are across, `bytes` in all, whatever was reported of them.
     fn end(&self, bytes: i64) {
         let told = self.bytes.lock().unwrap_or_else(|e| e.into_inner()).unwrap_or(bytes);
         self.add(bytes - told);
@@ -184,7 +184,7 @@ impl<'a> Count<'a> {
         Count { mover, across: Arc::new(across), skipped, taken, ahead }
     }
 
-    /// False when so many more bytes are more than the user allows: they don't go.
+    /// False when this many more bytes exceed the user's limit: they aren't sent.
     pub fn allows(&self, bytes: u64) -> bool {
         let ahead = |ahead: i64| Some(ahead - bytes as i64).filter(|left| *left >= 0);
         self.ahead.fetch_update(Ordering::Relaxed, Ordering::Relaxed, ahead).is_ok() || self.take(bytes)
@@ -227,14 +227,14 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// The file of so many bytes is at the destination.
+    /// The file of `size` bytes is at the destination.
     fn arrived(&self, size: u64) {
         self.across.end(size as i64 - self.skipped.load(Ordering::Relaxed));
     }
 
     fn take_back(&self) {
         let bytes = self.across.take_back();
-        // What arrived counts against the limit also when it was for nothing.
+        // Bytes that arrived count against the limit even if they were for nothing.
         let taken = self.taken.swap(0, Ordering::Relaxed) - bytes;
         if let (Some(allowance), Ok(taken)) = (&self.mover.allowance, u64::try_from(taken)) {
             allowance.give_back(taken);
@@ -247,7 +247,7 @@ impl<'a> Count<'a> {
 }
 
 impl Mover {
-    /// A copy by a store moved so many more bytes (or, negative, told of too many).
+    /// A copy by a store moved `bytes` more bytes (or, if negative, reported too many).
     fn count(&self, step: StepId, bytes: i64) {
         if bytes != 0 {
             self.cx.sink.emit(&Event::Moved { step, bytes });
@@ -291,7 +291,7 @@ impl Mover {
     /// The route for bytes that must pass through this process.
     fn route_through_memory(&self, size: u64) -> Route {
         let Some(limits) = self.cx.dst.caps().parts else { return Route::Stream };
-        // What the store takes in one request goes so, unless the user wants parts from a smaller size on.
+        // Files that the store takes in one request go that way, unless the user wants parts from a smaller size on.
         let cutoff = self.job.pace.parts_cutoff.unwrap_or(limits.single.saturating_add(1).max(limits.preferred));
         if size < cutoff.max(1) || !self.budget.parts() {
             return Route::Stream;
@@ -324,7 +324,7 @@ impl Mover {
         let (mut attempt, mut changed, mut kept) = (0, 0, 0);
         loop {
             let route = self.route_through_memory(src.size);
-            // What was built from the old file and isn't proved comes whole the next time.
+            // A file that was built from the old one and isn't proved is sent whole the next time.
             let delta = if attempt + changed == 0 { self.delta(order, &src).await } else { None };
             let error = match self.attempt(order, &src, route, delta, claim).await {
                 Ok(arrived) => return Ok(arrived),
@@ -469,7 +469,7 @@ impl Mover {
         set.or_else(|| decide::server_time(&self.job, &self.cx.src, facts)).or(facts.mtime)
     }
 
-    /// What a file may replace.
+    /// Entries that a file may replace.
     fn replaces(&self, order: &Order) -> Replace {
         let caps = self.cx.dst.caps();
         // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
@@ -517,8 +517,8 @@ impl Mover {
         self.job.write.publish == Publish::InPlace && !shared
     }
 
-    /// What is written into one name of a file would be in the others, which may be other files at the source: those are to stay apart,
-    /// or the source is deleted.
+    /// True if a write to one name of a file must not reach its other names. Those may be different files at the source, where they
+    /// stay apart, or the source is deleted.
     fn minds_names(&self) -> bool {
         self.job.attributes.keep.hard_links || self.job.moves()
     }
@@ -534,7 +534,7 @@ impl Mover {
         }
     }
 
-    /// True where a file is to have the permissions of the one that it replaces, and that goes to where backups are.
+    /// True if a file is to have the permissions of the one that it replaces, and that one goes to the backup.
     pub(crate) fn keeps_replaced_mode(&self, order: &Order) -> bool {
         let plain = order.src.kind == Kind::File;
         let mode_is_kept = self.keep.as_ref().is_none_or(|keep| keep.perms || keep.acls);
@@ -542,7 +542,7 @@ impl Mover {
         self.backup.is_on() && plain && there && !mode_is_kept
     }
 
-    /// What is kept of attributes, with such permissions said outright.
+    /// Attributes to keep, with such permissions made explicit.
     pub(crate) fn keep_of(&self, order: &Order) -> Option<Arc<Keep>> {
         let keep = self.keep.as_ref()?;
         let mode = |entry: &Entry| entry.posix.as_deref().map_or(0, |posix| posix.mode);
@@ -550,7 +550,7 @@ impl Mover {
         let Some(there) = there else { return Some(keep.clone()) };
         let set = match keep.executability.then(|| mode(&order.src) & 0o111) {
             Some(0) => there & 0o666,
-            // Whoever may read it may execute it.
+            // Readers may also execute it.
             Some(_) if there & 0o111 == 0 => there & 0o666 | (there & 0o444) >> 2,
             _ => there & 0o777,
         };
@@ -620,7 +620,7 @@ impl Mover {
         Ok(Arrived { proved, unproved, ..self.arrived_as(order, facts, bytes, stored) })
     }
 
-    /// A file of so many bytes that was stored.
+    /// The result for a stored file of `bytes` bytes.
     fn arrived_as(&self, order: &Order, facts: Entry, bytes: u64, stored: Stored) -> Arrived {
         let unkept = stored.unkept;
         let holds = Entry {
@@ -636,7 +636,7 @@ impl Mover {
     pub(crate) async fn keep_replaced(&self, order: &mut Order) -> Result<()> {
         match &order.replaced {
             _ if order.kept != Kept::No => return Ok(()),
-            // What is written in place stays what it is, and a copy of it is kept.
+            // A file written in place keeps its identity, and a copy of it is kept.
             Some(old) if self.writes_in_place(order) && is_plain(old) => self.backup.keep_copy(&self.cx, old).await?,
             Some(old) => {
                 order.kept = self.backup.keep_replaced(&self.cx, old).await?;
@@ -733,7 +733,7 @@ impl Mover {
         }
     }
 
-    /// What is proved corrupt must not stay: with its size and time right, the next run would take it for the file.
+    /// A file that is proved corrupt must not stay: with its size and time right, the next run would take it for the file.
     async fn take_away(&self, order: &Order, stored: Stored, error: Error) -> Error {
         for answer in self.cx.dst.delete(vec![(order.to.clone(), stored.version)]).await {
             if let Err(e) = answer {

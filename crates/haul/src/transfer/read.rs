@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// An opened source.
 pub struct Source {
-    /// What it says of itself; the size is what to expect.
+    /// Its own facts; the size is the one to expect.
     pub facts: Entry,
     /// How to get at the bytes.
     pub bytes: Bytes,
@@ -52,7 +52,7 @@ impl Source {
                 entry.mtime.is_some() && !entry.hashes.is_empty() && (entry.meta.is_some() || !store.caps().meta);
             let facts = if known { entry.clone() } else { store.stat(&entry.key).await? };
             let version = facts.version.clone().or(entry.version.clone());
-            // What nothing ties together would be of two files where it is replaced meanwhile: that is read in one go.
+            // Separate reads without a version would mix two files where it is replaced meanwhile: that is read in one go.
             if version.is_some() {
                 let of = Entry { version, ..facts.clone() };
                 return Ok(Source { facts, bytes: Bytes::Ranges { store: store.clone(), entry: of } });

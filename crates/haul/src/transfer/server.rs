@@ -20,7 +20,7 @@ impl Mover {
         let Some((src, dst)) = src.zip(dst) else {
             return orders.iter().map(|_| Err(unsupported())).collect();
         };
-        // What is made anew from attributes that are carried there looks at no source.
+        // A file created anew from carried attributes needs no look at the source.
         let carries = src.name != dst.name;
         if carries && orders.iter().any(|order| order.src.kind != Kind::Special) {
             return orders.iter().map(|_| Err(unsupported())).collect();
@@ -70,7 +70,7 @@ impl Mover {
             self.arrived(order, stored, how).map_err(|e| if e.key().is_some() { e } else { e.with_key(&order.src.key) })
         });
         let results: Vec<Result<Arrived>> = each.collect();
-        // What was stopped may still come.
+        // A stopped copy may still arrive.
         let failed = orders.iter_mut().zip(&results).filter(|(_, result)| result.is_err() && !at_limit.is_cancelled());
         for (order, _) in failed {
             self.take_back(order).await;
@@ -78,9 +78,9 @@ impl Mover {
         results
     }
 
-    /// The attributes of what is made anew on another machine.
+    /// The attributes of files that are created anew on another machine.
     ///
-    /// Errors: those of the first that can't be read.
+    /// Errors: that of the first file that can't be read.
     async fn carried(&self, orders: &[&Order]) -> Result<Vec<Arc<Carried>>> {
         let inside = self.keep.as_ref().is_some_and(|keep| keep.looks_inside());
         let keys = orders.iter().map(|order| order.src.key.clone()).collect();
@@ -139,7 +139,7 @@ impl Mover {
             if let (Some((step, stops)), Some(counted)) = (steps.get(item), counts.get(item)) {
                 let before = counted.fetch_add(bytes, Ordering::Relaxed);
                 mover.count(*step, bytes as i64);
-                // What others have taken, they move. What this copy has done, the next run needn't do.
+                // Bytes that others have taken, they move. The next run needn't repeat this copy's work.
                 if *stops && mover.allowance.as_ref().is_some_and(|allowance| before + bytes >= allowance.left()) {
                     at_limit.cancel();
                 }

@@ -45,7 +45,7 @@ const FIRST_STEP: StepId = 1 << 48;
 pub struct SharedFile {
     /// The source as it was seen then, with all that goes along.
     src: Entry,
-    /// What was at the destination.
+    /// The destination's old entry.
     replaced: Option<Entry>,
     /// Finds the write.
     token: Vec<u8>,
@@ -80,7 +80,7 @@ impl SharedFile {
     }
 }
 
-/// What came of a range: it is at the destination.
+/// Result of a range that is at the destination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brought {
     /// The store's receipts.
@@ -108,9 +108,9 @@ impl Sharing {
     }
 
     /// Begins the write of a file; `None` for one that only a single process can transfer: its store doesn't take parts from
-    /// several, or what the whole is to be proved by doesn't follow from ranges of it.
+    /// several, or the hash that proves the whole doesn't follow from ranges of it.
     ///
-    /// Errors: those of asking the source, and of beginning.
+    /// Errors: the source can't be asked, or the write can't begin.
     pub fn begin<'a>(&'a self, large: &'a Large) -> BoxFuture<'a, Result<Option<SharedFile>>> {
         Box::pin(async move {
             let mover = &self.mover;
@@ -259,11 +259,12 @@ impl Sharing {
         Ok(writes.resume(file.key(), &file.token, Vec::new(), spec).await?.0)
     }
 
-    /// Makes the whole visible, once all its ranges are there; `brought` is what came of each, in any order. That another process
-    /// has done so is success: of a publish that may have been done the destination is asked.
+    /// Makes the whole visible, once all its ranges have arrived; `brought` has the result of each, in any order. Success if another
+    /// process
+    /// has done so already: after a publish of unknown outcome the destination is asked.
     ///
-    /// Errors: those of [`Sharing::send`]; `Corrupt` when the whole isn't what the source says it has, or a range came without its
-    /// hashes; those of the publish. The write may still be there: see [`Sharing::discard`].
+    /// Errors: as for [`Sharing::send`]; `Corrupt` when the whole differs from the source's own hash, or a range came without its
+    /// hashes; the publish fails. The write may still exist: see [`Sharing::discard`].
     pub fn finish<'a>(&'a self, file: &'a SharedFile, brought: Vec<Brought>) -> BoxFuture<'a, Result<u64>> {
         Box::pin(async move { self.finish_whole(file, brought).await.map_err(|e| e.with_key(file.key())) })
     }
@@ -275,7 +276,7 @@ impl Sharing {
         let parts: Vec<Part> = brought.into_iter().flat_map(|range| range.parts).collect();
         check(file, 0..file.parts(), &parts)?;
         mover.check_moved(&file.src, file.size(), &hashes)?;
-        // What was published before may have had its source replaced since.
+        // A file published earlier may have had its source replaced since.
         if let Err(error) = self.source_now(file).await {
             return self.landed_before(file, &hashes, &parts, error).await;
         }
@@ -359,9 +360,9 @@ impl Sharing {
         }
     }
 
-    /// Removes what was sent of a file that is not to be finished. That it is gone already is success.
+    /// Removes the sent parts of a file that is not to be finished. Success if they are missing already.
     ///
-    /// Errors: those of the store, or it gave no answer in time.
+    /// Errors: of the store, or it gave no answer in time.
     pub fn discard<'a>(&'a self, file: &'a SharedFile) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let discarded = tokio::time::timeout(ABORT_WITHIN, self.mover.discard(file.key(), &file.token)).await;
@@ -422,7 +423,7 @@ impl Upload for Fenced {
     }
 }
 
-/// True where a write that was just begun isn't found, or the server can't tell.
+/// True if a write that was just begun isn't found, or the server can't say.
 fn is_none(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Unsupported | ErrorKind::Changed)
 }
@@ -444,7 +445,7 @@ fn may_be_done(error: &Error) -> bool {
     matches!(error.kind(), NotFound | Exists | Changed | Io | Timeout | Busy | Unreachable)
 }
 
-/// True where another try can help. What changed is no file of this job any more.
+/// True if another try can help. A changed file is no longer part of this job.
 fn may_be_mended(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Changed | ErrorKind::Unreachable => false,

@@ -140,7 +140,7 @@ impl Mover {
         Ok(None)
     }
 
-    /// What remembers a copy that the store makes by itself.
+    /// The log of a copy that the store makes by itself.
     pub(super) fn copy_log(&self, order: &Order) -> Option<Arc<dyn LogCopy>> {
         let (journal, version) = (self.cx.journal.clone()?, order.src.version.clone()?);
         let opened = Opened {
@@ -228,7 +228,7 @@ impl Mover {
     /// Ends a transfer that failed: what the next attempt or run can go on with is kept, all else removed.
     pub(super) async fn give_up(&self, upload: Box<dyn Upload>, track: Option<Track>, error: Error) -> Error {
         let Some(Track { journal, write }) = track else { return abort(upload, error).await };
-        // What can't be found may only be out of reach, with the connection that broke: whoever goes on with it asks for it.
+        // A write that isn't found may only be out of reach, with the connection that broke: the resuming run asks for it.
         let may_be_there = may_pass(&error) || error.kind() == ErrorKind::NotFound && error.op() == "write";
         if may_be_there && journal.has_parts(write) {
             journal.kept(write);
@@ -259,9 +259,9 @@ struct ServerCopy {
 
 #[derive(Default)]
 struct CopyState {
-    /// What was left or begun.
+    /// The copy that was left or begun.
     copy: Option<(WriteNo, LeftCopy)>,
-    /// How often the store could not tell of what was left.
+    /// How often the store could not report on the copy that was left.
     untold: u32,
 }
 

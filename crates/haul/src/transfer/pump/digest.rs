@@ -23,7 +23,7 @@ pub struct Digest {
     leisure: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// What the hasher takes in next.
+/// The hasher's next input.
 enum Next {
     /// Chunks that wait for their turn, and the memory that they keep; the first is the one of this index.
     Chunks(BTreeMap<u64, (Payload, Arc<OwnedSemaphorePermit>)>, u64),
@@ -79,7 +79,7 @@ impl Digest {
         Digest { leisure: Arc::new(leisure), ..self }
     }
 
-    /// What to hash of each chunk by itself, by whoever read it.
+    /// Hashes to compute of each chunk by itself, by the reader of the chunk.
     pub fn by_piece(&self) -> Vec<Algo> {
         if self.is_apart() { self.algos.clone() } else { Vec::new() }
     }

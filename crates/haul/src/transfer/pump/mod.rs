@@ -25,7 +25,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use reader::block;
 
-/// What went across.
+/// Result of a pump.
 pub struct Pumped {
     /// Bytes.
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub struct Pumped {
     pub parts: Vec<Part>,
     /// Hashes of the bytes as they passed.
     pub hashes: Hashes,
-    /// A hash that the source says it has and that can't be told of the whole: a part of it was there and wasn't read.
+    /// A hash that the source states and that can't be computed of the whole: a part was there already and wasn't read.
     pub unproved: Option<Algo>,
     /// Memory of a file's only chunk: a store may keep the chunk to send it as it publishes.
     pub memory: Option<Arc<OwnedSemaphorePermit>>,
@@ -43,23 +43,23 @@ pub struct Pumped {
 /// must be sent again.
 const MOST: u64 = 64 << 20;
 
-/// What of one file may be under way at once in parts that are lost if the process is killed: one part in so many of it …
+/// Limit of one file's bytes under way in parts that are lost if the process is killed: one part in this many of it …
 const AT_RISK: u64 = 8;
 /// … and this many bytes in any case, 16 parts, so that a smaller file isn't slowed down for it.
 const RISKED: u64 = 128 << 20;
 
-/// Where parts can't be smaller (a service says that they have 8 MiB, or 64), one byte in so many of the file: a kill costs up to two
-/// thirds of what is under way, as measured where answers take longer than bytes, so that three cost 5 % …
+/// Where parts can't be smaller (a service may set 8 MiB, or 64), one byte in this many of the file: a kill costs up to two
+/// thirds of the bytes under way, as measured where answers take longer than bytes, so that three cost 5 % …
 const COARSE: u64 = 40;
-/// … and so many parts in any case.
+/// … and this many parts in any case.
 const FEW: u64 = 4;
 
 /// Chunks of a file that goes straight to a disk are noted one by one, and may be this small, in bytes …
 const NOTED: u64 = 1 << 20;
-/// … as long as there are not more than so many of them.
+/// … as long as there are no more than this many of them.
 const NOTES: u64 = 1024;
 
-/// Of chunks that pass from store to store one in so many is asked for ahead.
+/// Of chunks that pass from store to store, one in this many is requested ahead.
 const AHEAD: usize = 4;
 
 /// Parts for each request that may be under way, at least: with fewer, some streams are idle while the last parts go.
@@ -241,7 +241,7 @@ pub fn noted(mover: &Mover, facts: &Entry, route: Route) -> u64 {
     }
 }
 
-/// What to hash of each chunk by itself: what the whole follows from, and what the journal remembers of it.
+/// Hashes to compute of each chunk by itself: those that give the hash of the whole, and those that the journal records.
 fn by_chunk(digest: &Digest, target: &Target) -> Vec<Algo> {
     let mut algos = digest.by_piece();
     if target.track.is_some() && !algos.contains(&Algo::Crc64Nvme) {
@@ -263,7 +263,7 @@ async fn write(target: &Target, piece: Piece, count: &Count<'_>, only: bool) -> 
         track.sent(part.clone(), piece.offset, &hashes);
     }
     if !only {
-        // Not every store tells of bytes as they go.
+        // Not every store reports bytes as they go.
         meter.set(size);
     }
     Ok((part, range, hashes))

@@ -40,7 +40,7 @@ pub struct Piece {
     pub memory: Arc<OwnedSemaphorePermit>,
 }
 
-/// What to do with chunks that are at the destination already.
+/// Treatment of chunks that are at the destination already.
 pub enum Again {
     /// They aren't read.
     Never,
@@ -184,7 +184,7 @@ impl Reader {
 pub fn block(mover: &Mover, route: Route, size: u64) -> u64 {
     match (route, mover.cx.dst.caps().parts) {
         (Route::Parts { size }, _) => size,
-        // What fits into one request must come as one piece.
+        // A file that fits into one request must come as one piece.
         (_, Some(limits)) if size <= limits.single => size.max(1),
         (_, Some(limits)) if limits.min > 1 => part_size(&mover.job, &limits, Some(size), &Along::Other),
         _ => BLOCK,
@@ -284,10 +284,10 @@ impl Ranged {
 /// Pieces of one stream, gathered up to `block` bytes each.
 pub struct Streamed {
     stream: stream::Fuse<BoxStream<'static, Result<bytes::Bytes>>>,
-    /// What has come of the piece that is being gathered.
+    /// Frames so far of the piece that is being gathered.
     frames: Vec<bytes::Bytes>,
     got: u64,
-    /// What of the last frame belongs to the next piece.
+    /// The part of the last frame that belongs to the next piece.
     left: bytes::Bytes,
     index: u64,
     offset: u64,

@@ -117,7 +117,7 @@ pub async fn through(
     }
 }
 
-/// A request that takes so many round trips loses 6 % to the wait for its answer.
+/// A request that takes this many round trips loses 6 % to the wait for its answer.
 const ROUND_TRIPS: u64 = 16;
 
 /// How many of the first of these chunks one request asks for: neighbours, as many bytes as the road suggests, and no
@@ -180,7 +180,7 @@ async fn one(
     Ok(())
 }
 
-/// What comes of one run.
+/// Bytes of one run as they come.
 struct Coming {
     pieces: Fuse<BoxStream<'static, Result<Bytes>>>,
     /// The rest of a piece of which some was given.
@@ -188,10 +188,10 @@ struct Coming {
 }
 
 impl Coming {
-    /// What comes next, `most` bytes or less: what is there already in one go, as each write costs two changes of threads. Nothing at
+    /// The next bytes, at most `most`: all that are ready in one go, as each write costs two changes of threads. Empty at
     /// the end.
     ///
-    /// Errors: those of reading. What came before is lost with it.
+    /// Errors: the read fails. Bytes that came before are lost with it.
     async fn next(&mut self, most: u64) -> Result<Vec<Bytes>> {
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(AT_ONCE);
         let (mut found, mut bytes) = (Vec::new(), 0);
