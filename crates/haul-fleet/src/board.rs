@@ -26,7 +26,7 @@ use std::{
     },
 };
 
-/// What fails when the job is no longer there.
+/// Operation name in errors when the job is missing.
 const LOOK: &str = "look";
 /// Where a job's spec is.
 const SPEC: &str = "spec";
@@ -41,7 +41,7 @@ pub struct Folder {
     requests: Arc<AtomicU64>,
 }
 
-/// What one job keeps in its folder.
+/// Records of one job in its folder.
 #[derive(Clone, Debug)]
 pub struct Board {
     folder: Folder,
@@ -53,7 +53,7 @@ pub struct Board {
     seen: Arc<Mutex<Option<Version>>>,
 }
 
-/// What a listing of the folder shows of one job.
+/// State of one job, as a listing of the folder shows it.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Somebody has cancelled the job.
@@ -151,7 +151,7 @@ impl Folder {
         match upload.publish(vec![part], Late::default()).await {
             Ok(_) => Ok(()),
             Err(failed) => {
-                // What is left of it is hidden, and of a few hundred bytes.
+                // A leftover upload is hidden, and of a few hundred bytes.
                 let _ = failed.upload.abort().await;
                 Err(failed.error)
             }
@@ -169,10 +169,10 @@ impl Folder {
         }
     }
 
-    /// Makes the job. False if there is one already. Finds out whether the store keeps conditions: if it doesn't, the job's shards
-    /// belong to workers by number.
+    /// Creates the job. False if there is one already. Finds out whether the store supports conditional writes: if it doesn't, the job's
+    /// shards belong to workers by number.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn make(&self, spec: &mut Spec) -> Result<bool> {
         let key = Key::new(SPEC);
         if self.read::<serde_json::Value>(&key).await?.is_some() {
@@ -216,7 +216,7 @@ impl Folder {
 }
 
 impl Board {
-    /// What the job of this spec keeps in the folder.
+    /// Access to the records of this spec's job in the folder.
     pub fn new(folder: Folder, spec: &Spec) -> Board {
         Board { folder, job: spec.id.clone(), fixed: spec.fixed, seen: Arc::default() }
     }
@@ -240,9 +240,9 @@ impl Board {
         self.key(&format!("shards/{id}/{number:010}"))
     }
 
-    /// One look at all of it.
+    /// One look at all records.
     ///
-    /// Errors: those of the listing; a listing that broke off; the job was removed ([`is_removed`]), whether another is there or not.
+    /// Errors: of the listing; a listing that broke off; the job was removed ([`is_removed`]), whether another one exists or not.
     pub async fn look(&self) -> Result<View> {
         let (mut view, mut spec) = (View::default(), None);
         for entry in self.folder.list("").await? {
@@ -285,7 +285,7 @@ impl Board {
 
     /// The number of a shard's last record.
     ///
-    /// Errors: those of the listing.
+    /// Errors: of the listing.
     pub async fn latest(&self, id: &ShardId) -> Result<Option<u64>> {
         let entries = self.folder.list(&format!("{}/shards/{id}/", self.job)).await?;
         Ok(entries.iter().filter_map(|entry| number(entry.key.name())).max())
@@ -308,7 +308,7 @@ impl Board {
             match meaning(self.folder.create(&key, &lease.record, replace.clone()).await?) {
                 Meaning::Stands => return Ok(true),
                 Meaning::Look => match self.folder.read(&key).await {
-                    // Whosever it is, nobody can build on it.
+                    // Nobody can build on it, whoever wrote it.
                     Err(error) if is_spoiled(&error) => return Ok(false),
                     there => match lease.found(there?.as_ref()) {
                         Found::Stands => return Ok(true),
@@ -322,9 +322,9 @@ impl Board {
             .with_key(&key))
     }
 
-    /// Makes sure that what this record splits off is there: nobody may build on it before.
+    /// Makes sure that the shards split off by this record exist: nobody may build on it before.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn bear(&self, lease: &Lease<Outcome>) -> Result<()> {
         for child in lease.births() {
             // Somebody else may have seen to it.
@@ -333,17 +333,17 @@ impl Board {
         Ok(())
     }
 
-    /// Gives a sign of life; each must differ from the one before.
+    /// Writes a sign of life; each must differ from the one before.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn sign(&self, worker: &WorkerId, text: &impl Serialize) -> Result<()> {
         let text = serde_json::to_vec(text).map_err(|e| Error::new(ErrorKind::Invalid, "write", e.to_string()))?;
         self.folder.put(&self.key(&format!("signs/{}", worker.0)), text, Replace::Anything).await
     }
 
-    /// This worker waits for something to do, or no longer.
+    /// Notes that this worker waits for work, or no longer.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn idle(&self, worker: &WorkerId, waits: bool) -> Result<()> {
         let key = self.key(&format!("idle/{}", worker.0));
         match waits {
@@ -352,30 +352,30 @@ impl Board {
         }
     }
 
-    /// Takes a worker's sign away: it has ended.
+    /// Removes a worker's sign of life: it has ended.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn leave(&self, worker: &WorkerId) -> Result<()> {
         self.folder.remove(&self.key(&format!("signs/{}", worker.0))).await
     }
 
     /// Notes that a shard is done, so that nobody need read its records to know.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn note_done(&self, id: &ShardId) -> Result<()> {
         self.folder.put(&self.key(&format!("done/{id}")), Vec::new(), Replace::Anything).await
     }
 
-    /// Notes that a range of this large file has failed, so that nobody need bring the others.
+    /// Notes that a range of this large file has failed, so that nobody need transfer the others.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn note_failed(&self, id: &ShardId) -> Result<()> {
         self.folder.put(&self.key(&format!("failed/{id}")), Vec::new(), Replace::Anything).await
     }
 
     /// Cancels the job.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn cancel(&self) -> Result<()> {
         self.folder.put(&self.key("cancelled"), Vec::new(), Replace::Anything).await
     }

@@ -10,8 +10,8 @@ use haul_core::{Error, ErrorKind, Result, filter::Filter, part::KeyRange};
 use haul_store::Store;
 use std::sync::Arc;
 
-/// Cuts the source of `spec` into about so many pieces and makes the job, and its destination where that is a directory of this machine.
-/// With `one_device` nothing is looked at that is mounted below, with `may_be_empty` a sync may empty its destination.
+/// Cuts the source of `spec` into about `pieces` pieces and creates the job, and its destination if that is a local directory.
+/// With `one_device` nothing mounted below is looked at, with `may_be_empty` a sync may empty its destination.
 ///
 /// Errors: the source can't be listed; it has no file and the job would delete all; there is a job already.
 pub fn create<'a>(

@@ -19,12 +19,12 @@ const AT_ONCE: usize = 16;
 const BRANCHES: usize = 64;
 /// The last character that a name can go on with.
 const LAST: &str = "\u{10FFFF}";
-/// What a directory that wasn't opened is taken to hold, in files.
+/// Assumed number of files in a directory that wasn't opened.
 const UNSEEN: usize = 16;
 
-/// Cuts of `range` of `store` into so many pieces: in order, each the last key of its piece. Fewer where there is less to cut.
+/// Cuts `range` of `store` into `pieces` pieces: in order, each cut the last key of its piece. Fewer where there is less to cut.
 ///
-/// Errors: those of the listings.
+/// Errors: of the listings.
 pub async fn cuts(store: &Arc<dyn Store>, range: &KeyRange, pieces: usize) -> Result<Vec<Key>> {
     if pieces < 2 {
         return Ok(Vec::new());
@@ -38,7 +38,7 @@ pub async fn cuts(store: &Arc<dyn Store>, range: &KeyRange, pieces: usize) -> Re
     Ok(cuts)
 }
 
-/// What a listing gives at first, up to `limit` entries, and whether that was all.
+/// The first entries of a listing, up to `limit`, and whether these are all.
 async fn first(store: &Arc<dyn Store>, request: ListRequest, limit: usize) -> Result<(Vec<Entry>, bool)> {
     let mut listing = store.list(ListRequest { limit: Some(limit), ..request });
     let mut all = Vec::new();
@@ -70,7 +70,7 @@ fn spread(places: &[(Key, usize)], pieces: usize) -> Vec<Key> {
     cuts
 }
 
-/// What all of them give, in order.
+/// Results of all of them, in order.
 async fn all_of<T>(looks: Vec<BoxFuture<'_, Result<Vec<T>>>>) -> Result<Vec<T>> {
     let mut looks = futures::stream::iter(looks).buffered(AT_ONCE);
     let mut all = Vec::new();
@@ -200,7 +200,7 @@ async fn opened(store: &Arc<dyn Store>, range: &KeyRange, place: Place) -> Resul
     Ok(std::iter::once(Place { opened: true, ..place }).chain(within).collect())
 }
 
-/// What of the range a directory holds, in order.
+/// The part of the range inside a directory, in order.
 async fn inside(store: &Arc<dyn Store>, range: &KeyRange, dir: Key) -> Result<Vec<Place>> {
     let mut listing = store.list(ListRequest::dir(dir.as_bytes()));
     let mut all = Vec::new();
@@ -214,7 +214,7 @@ async fn inside(store: &Arc<dyn Store>, range: &KeyRange, dir: Key) -> Result<Ve
                 all.extend(places);
             }
             Listed::Vanished(_) => {}
-            // Whoever has the shard tells of it.
+            // The worker that has the shard reports it.
             Listed::Failed { error, .. } if !dir.is_root() || error.kind() == ErrorKind::Hidden => {
                 tracing::debug!("{dir}: {error}");
             }

@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 /// Files that are kept as witnesses. Some may go while the job runs; all of them only where the source isn't what it was.
 const WITNESSES: usize = 8;
 
-/// What a job notes of its ends when it is made.
+/// Facts about a job's ends, noted when it is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ends {
@@ -29,14 +29,14 @@ pub struct Ends {
     pub dst_is_apart: bool,
     /// Where file systems were mounted below the source, as paths in it.
     pub src_mounts: Vec<Key>,
-    /// The same of the destination.
+    /// As above for the destination.
     pub dst_mounts: Vec<Key>,
 }
 
 /// Directories, by paths in another.
 pub type Places = Vec<Vec<u8>>;
 
-/// What a machine says of the file systems that it has mounted.
+/// A machine's view of its mounted file systems.
 #[derive(Clone, Copy)]
 pub struct Machine {
     /// Where others are mounted below this directory, as paths in it.
@@ -117,9 +117,9 @@ impl Ends {
         })
     }
 
-    /// The same of what the machine may have mounted or not, which costs no request.
+    /// As above, only for mounts that the machine may have or not, which costs no request.
     ///
-    /// Errors: as [`Ends::check`].
+    /// Errors: as for [`Ends::check`].
     pub fn check_mounted<'a>(
         &'a self,
         (src, dst): (&'a Arc<dyn Store>, &'a Arc<dyn Store>),
@@ -132,7 +132,7 @@ impl Ends {
             for (store, mounts) in [(src, &self.src_mounts), (dst, &self.dst_mounts)] {
                 let mounts: Vec<Vec<u8>> = mounts.iter().map(|key| key.as_bytes().to_vec()).collect();
                 let Some(place) = mounted(store).filter(|_| !mounts.is_empty()) else { continue };
-                // Who looks at what can't be mounted may wait long.
+                // A look at a path that can't be mounted may take long.
                 let lacking = spawn_blocking(move || (machine.lacking)(&place, &mounts)).await.unwrap_or_default();
                 if let Some(lacking) = lacking.first() {
                     let below = Key::new(&lacking[..]);

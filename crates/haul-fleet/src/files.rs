@@ -33,7 +33,7 @@ const MOST: u64 = 512;
 /// A shard of a file is tried so often: much may have been sent for it, which one bad moment of a server must not cost.
 const TRIES: u64 = 6;
 
-/// What came of a range.
+/// Result of a range.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Came {
@@ -66,7 +66,7 @@ fn ranges(file: &SharedFile, about: &str, split_from: u64) -> Vec<FileShard> {
     (0..parts).step_by(usize::try_from(step).unwrap_or(usize::MAX)).map(shard).collect()
 }
 
-/// What isn't text to us alone.
+/// Text form of a value that only this crate reads.
 ///
 /// Errors: `Invalid` when JSON can't hold it.
 fn text(value: &impl Serialize) -> Result<String> {
@@ -223,7 +223,7 @@ impl Crew {
 
     /// Nothing is left of a range of which this came.
     async fn range_is_done(&self, lease: &Lease<Outcome>, came: String, failed: bool) -> Result<()> {
-        // Who has lost the lease says nothing of the file: another may have sent the range.
+        // A worker that has lost the lease reports nothing of the file: another may have sent the range.
         if !self.write(&lease.with(Progress::Came(came))).await? {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl Crew {
         }
     }
 
-    /// What came of all ranges of a file; `None` if some aren't done.
+    /// Results of all ranges of a file; `None` if some aren't done.
     async fn came(&self, lease: &Lease<Outcome>) -> Result<Option<Vec<Came>>> {
         let ids: Vec<ShardId> = (0..lease.record.born).map(|number| lease.id.child(number)).collect();
         let reads = ids.into_iter().map(|id| async move {
@@ -315,7 +315,7 @@ impl Crew {
         value(came).unwrap_or_else(|error| Came::Failed((self.worker.line)(&error.with_key(key))))
     }
 
-    /// What came of a range of which nothing can be read. Where it isn't known to be done, whoever comes to it gives it up.
+    /// Result of a range whose record can't be read. If it isn't known to be done, the next worker there gives it up.
     fn unread(&self, lease: &Lease<Outcome>, range: &ShardId, error: &Error) -> Option<Came> {
         let Rest::File(file) = &lease.record.rest else { return None };
         let why = || format!("{}: what came of a range can't be read: {}", file.key, (self.worker.line)(error));
@@ -344,9 +344,9 @@ impl Crew {
         Ok(())
     }
 
-    /// The same for a file of which this is known.
+    /// As above for a file with this known state.
     pub async fn give_up_about(&self, lease: &Lease<Outcome>, about: &str) {
-        // Who can't read it can do nothing about it; who has lost the lease needn't.
+        // A worker that can't read it can do nothing about it; one that has lost the lease needn't.
         if let Ok(file) = value::<SharedFile>(about) {
             let _ = self.give_up(lease, &self.sharing(&Cancel::default()), &file).await;
         }
@@ -386,7 +386,7 @@ impl Crew {
         })
     }
 
-    /// What an error means for this worker.
+    /// Meaning of an error for this worker.
     fn left(&self, lease: &Lease<Outcome>, error: Error, cancel: &Cancel) -> Left {
         let may_pass = error.kind() != ErrorKind::Changed && error.retry() != Retry::Never;
         let is_last = lease.record.failures + 1 >= TRIES;

@@ -17,7 +17,7 @@ impl Crew {
 
     /// Takes over a shard whose last record can't be read, once its holder had time to write another.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn take_unread(&self, id: ShardId, number: u64, error: &Error) -> Result<Option<Lease<Outcome>>> {
         if !self.may_take_from(&WorkerId::unread(&id, number)) {
             return Ok(None);
@@ -40,9 +40,9 @@ impl Crew {
         Ok(Lease { id: id.clone(), number: 0, record: Record::first(self.me(), Rest::Nothing) })
     }
 
-    /// Writes down that a shard is given up.
+    /// Records that a shard is given up.
     ///
-    /// Errors: those of the job's directory.
+    /// Errors: of the job's directory.
     pub async fn give_up_shard(&self, lease: Lease<Outcome>) -> Result<()> {
         let error = self.why(&lease);
         self.tell(&error);
@@ -71,7 +71,7 @@ impl Crew {
         }
     }
 
-    /// What is known of a file's write. The record that can't be read may have begun it: then its ranges tell of it.
+    /// Known state of a file's write. The record that can't be read may have begun it: then its ranges have it.
     async fn write_of(&self, lease: &Lease<Outcome>, file: &FileShard) -> Result<Option<String>> {
         if file.stage == Stage::Begun {
             return Ok(Some(file.about.clone()));
@@ -85,7 +85,7 @@ impl Crew {
     }
 }
 
-/// What of the job a shard is about, but for files, which errors name.
+/// The shard's part of the job in words, except for files, which errors name.
 fn what(lease: &Lease<Outcome>) -> String {
     let of = match &lease.record.rest {
         Rest::File(_) => return String::new(),

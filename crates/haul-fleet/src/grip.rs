@@ -1,4 +1,4 @@
-//! What a worker asks before it does what can't be undone: whether the lease is still its own, by the store's answer of this moment
+//! A worker's checks before a step that can't be undone: whether the lease is still its own, by the store's answer of this moment
 //! and by its own sign of life; before it deletes, also whether it still sees both ends.
 
 use crate::{
@@ -35,9 +35,9 @@ impl Signs {
         Signs { board, me, given: AtomicU64::new(0), last: Mutex::default() }
     }
 
-    /// Gives one, which differs from all before.
+    /// Writes a sign of life, which differs from all before.
     ///
-    /// Errors: those of the store.
+    /// Errors: of the store.
     pub async fn give(&self) -> Result<()> {
         let begun = Instant::now();
         let sign = serde_json::json!({ "sign": self.given.fetch_add(1, Relaxed) });
@@ -74,9 +74,9 @@ impl Grip {
         if self.spec.fixed { Ok(()) } else { self.holds().await }
     }
 
-    /// Asks the store only where the worker's own sign doesn't tell that nobody can have taken the shard over yet.
+    /// Asks the store only if the worker's own sign doesn't prove that nobody can have taken the shard over yet.
     ///
-    /// Errors: as [`Grip::holds`].
+    /// Errors: as for [`Grip::holds`].
     pub async fn may_go_on(&self) -> Result<()> {
         if self.signs.is_within(self.fresh) { Ok(()) } else { self.holds().await }
     }

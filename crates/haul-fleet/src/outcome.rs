@@ -1,4 +1,4 @@
-//! What was done in a part of a job, as its record keeps it; and which errors end a worker.
+//! Work done in a part of a job, as its record keeps it; and which errors end a worker.
 
 use haul::Report;
 use haul_core::{Error, ErrorKind};
@@ -8,7 +8,7 @@ use std::{ops::AddAssign, sync::Arc};
 /// Errors of a shard that are kept in full.
 const KEPT: usize = 20;
 
-/// What was done in a part of a job.
+/// Work done in a part of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
@@ -35,7 +35,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What a run over a part came to; `line` puts an error in words.
+    /// Outcome of a run over a part; `line` puts an error in words.
     pub fn of(report: &Report, line: impl Fn(&Error) -> String) -> Outcome {
         let totals = &report.totals;
         Outcome {

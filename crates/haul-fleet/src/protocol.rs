@@ -68,7 +68,7 @@ impl fmt::Display for ShardId {
 pub struct WorkerId(pub String);
 
 impl WorkerId {
-    /// Whoever wrote this record, which can't be read. It gives no sign of life: it is taken for dead unless a next record comes.
+    /// The unknown writer of this unreadable record. It gives no sign of life: it counts as dead unless a next record comes.
     pub fn unread(id: &ShardId, number: u64) -> WorkerId {
         WorkerId(format!("?{id}/{number}"))
     }
@@ -79,13 +79,13 @@ impl WorkerId {
     }
 }
 
-/// Who may work at a shard.
+/// Right to work at a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Anybody.
     Open,
-    /// Who wrote the record.
+    /// Held by the record's writer.
     Held,
     /// Nobody: there is nothing left.
     Done,
@@ -96,11 +96,11 @@ pub enum State {
 pub struct Child {
     /// Its name.
     pub id: ShardId,
-    /// What it is about.
+    /// Its work.
     pub rest: Rest,
 }
 
-/// What is left of a shard.
+/// Remaining work of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rest {
@@ -117,7 +117,7 @@ pub enum Rest {
 pub struct FileShard {
     /// The file.
     pub key: Key,
-    /// What the engine must know of it: text to the protocol.
+    /// The engine's data about it: text to the protocol.
     pub about: String,
     /// How far it is.
     pub stage: Stage,
@@ -137,20 +137,20 @@ pub enum Stage {
     Came(String),
 }
 
-/// What is known of a shard. `T` adds up what was done.
+/// State of a shard. `T` adds up the work done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record<T> {
-    /// Who may work at it.
+    /// Right to work at it.
     pub state: State,
-    /// Who wrote this.
+    /// Writer of this record.
     pub by: WorkerId,
-    /// What is left of it.
+    /// Its remaining work.
     pub rest: Rest,
-    /// What came of what isn't left.
+    /// Outcome of the finished part.
     pub outcome: T,
     /// Keys at which it was paused or split: directories may go through them.
     pub cuts: Vec<Key>,
-    /// What this very record splits off. Whoever builds on the record makes sure first that these have their first records.
+    /// Shards that this very record splits off. Before building on the record, make sure that these have their first records.
     pub children: Vec<Child>,
     /// Children so far.
     pub born: u64,
@@ -197,11 +197,11 @@ pub struct Lease<T> {
     pub id: ShardId,
     /// Its number there.
     pub number: u64,
-    /// What it says.
+    /// The record itself.
     pub record: Record<T>,
 }
 
-/// What a holder has to say.
+/// A holder's report.
 #[derive(Clone, Debug)]
 pub enum Progress<T> {
     /// It came this far and goes on; what is left is cut at these keys, and only the first piece stays. These large files were met
@@ -221,7 +221,7 @@ pub enum Progress<T> {
     Done(T),
 }
 
-/// What the store answered to a record.
+/// The store's answer to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// It is there.
@@ -232,16 +232,16 @@ pub enum Answer {
     Lost,
 }
 
-/// What an answer means.
+/// Meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// The record counts.
     Stands,
-    /// What the store has must be looked at.
+    /// The store's records must be looked at.
     Look,
 }
 
-/// What a look at the store means, after [`Meaning::Look`].
+/// Meaning of a look at the store, after [`Meaning::Look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The record counts.
@@ -380,7 +380,7 @@ pub struct Seen {
     pub id: ShardId,
     /// Its state, and who wrote its last record.
     pub state: State,
-    /// Who wrote that.
+    /// Writer of that record.
     pub by: WorkerId,
     /// It is open, but not yet to be claimed: see [`Record::waits`] and [`ripen`].
     pub waits: bool,
@@ -399,7 +399,7 @@ pub fn ripen(seen: &mut [Seen]) {
     }
 }
 
-/// What a worker that has nothing to do does.
+/// Next action of an idle worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// It tries to claim this one.
@@ -410,8 +410,8 @@ pub enum Choice {
     Over,
 }
 
-/// Chooses among all shards, in order of their names and with the last of all. `start` spreads those who begin together; `is_dead`
-/// tells of whom nothing was heard for long enough.
+/// Chooses among all shards, in order of their names and with the last of all. `start` spreads workers that begin together; `is_dead`
+/// says whether a worker was silent for long enough.
 pub fn choose(seen: &[Seen], start: usize, is_dead: impl Fn(&WorkerId) -> bool) -> Choice {
     let (others, last): (Vec<&Seen>, Vec<&Seen>) = seen.iter().partition(|shard| !shard.id.is_finish());
     let start = if others.is_empty() { 0 } else { start % others.len() };
@@ -445,8 +445,8 @@ pub fn pieces(idle: usize, open: usize, holders: usize) -> usize {
     if wanted == 0 { 1 } else { 1 + wanted.div_ceil(holders.max(1)).min(7) }
 }
 
-/// Tells dead workers from others without a clock: a worker that lives writes its sign of life anew in each of its intervals. One
-/// whose sign this worker sees unchanged in so many looks, each at least an interval of its own after the one before, is taken for
+/// Tells dead workers from others without a clock: a live worker rewrites its sign of life in each of its intervals. One
+/// whose sign this worker sees unchanged in `looks` looks, each at least an interval of its own after the one before, counts as
 /// dead. It needn't be: then it finds its lease lost.
 #[derive(Clone, Debug)]
 pub struct Patience {
@@ -458,7 +458,7 @@ pub struct Patience {
 pub type Sign = Option<Version>;
 
 impl Patience {
-    /// Takes a worker for dead after so many looks.
+    /// Counts a worker as dead after `looks` looks.
     pub fn new(looks: u32) -> Patience {
         Patience { looks: looks.max(1), signs: BTreeMap::new() }
     }

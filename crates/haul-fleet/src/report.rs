@@ -1,4 +1,4 @@
-//! What came of a job: the outcomes of its shards, added up.
+//! Report of a job: the outcomes of its shards, added up.
 
 use crate::{
     Board, Spec,
@@ -31,7 +31,7 @@ pub struct Summary {
     pub workers: usize,
     /// Those of them that have ended or say nothing more, as far as whoever looks can tell.
     pub silent: usize,
-    /// What was done in all shards.
+    /// Work done in all shards.
     pub outcome: Outcome,
 }
 

@@ -1,4 +1,4 @@
-//! What a job is: written once, when it is made, and read by every worker. It holds no secrets.
+//! Definition of a job: written once, when it is created, and read by every worker. It holds no secrets.
 
 use crate::{ends::Ends, protocol::ShardId};
 use haul_core::{Key, filter::FilterSpec, part::KeyRange};
@@ -22,7 +22,7 @@ pub struct Spec {
     pub src: String,
     /// The destination, as any worker may open it.
     pub dst: String,
-    /// What of the source is wanted.
+    /// Filter for the source.
     pub filter: FilterSpec,
     /// Extra files of the destination are deleted.
     pub sync: bool,
@@ -39,7 +39,7 @@ pub struct Spec {
     pub bytes_a_second: (Option<u64>, Option<u64>),
     /// Directories through which cuts go, and those of files that are split, are finished at the end.
     pub finish: bool,
-    /// Files of at least so many bytes are split into ranges, which any worker takes (0: none is).
+    /// Files from this many bytes on are split into ranges, which any worker takes (0: none is).
     pub split_files_from: u64,
     /// When it was made, in seconds since 1970 by the source's clock, or later; `None` where that is unknown.
     #[serde(default)]

@@ -37,7 +37,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Who begins, and who begins to wait, looks again after this part of an interval, then after twice that, and so on …
+/// A worker that begins, or begins to wait, looks again after this part of an interval, then after twice that, and so on …
 const SOONEST: u32 = 16;
 /// … up to this part: so long at most it doesn't know that nothing is left. Who holds a shard while there is none to claim looks as often
 /// whether others wait for a piece of it.
@@ -48,15 +48,15 @@ const LATEST: u32 = 4;
 pub struct Settings {
     /// How often it gives a sign of life, and looks at the others'.
     pub interval: Duration,
-    /// After so many looks at an unchanged sign a worker is taken for dead.
+    /// After this many looks at an unchanged sign a worker counts as dead.
     pub patience: u32,
     /// Shards that it works at at once: while one comes to its end the other goes on.
     pub shards: usize,
-    /// What is done of a shard is written down this often, where nothing else leads to it; after a quarter of that time for each
+    /// Finished work on a shard is recorded this often, if nothing else leads to it; after a quarter of that time for each
     /// holder that died over it, down to `interval`.
     pub note_every: Duration,
-    /// After so many holders that died, and of whom none wrote down that something was done, a shard is given up: it may be what kills
-    /// them. Who is stopped gives back what he holds, and doesn't count.
+    /// After this many holders that died without recording any work, a shard is given up: it may be what kills
+    /// them. A stopped worker returns the shards it holds, and doesn't count.
     pub deaths: u64,
     /// How long what was begun may take to end once the worker is to stop.
     pub grace: Duration,
@@ -95,7 +95,7 @@ pub struct Worker {
     pub board: Board,
     /// The job.
     pub spec: Spec,
-    /// What the engine is to do; its verb, part and limits are set here.
+    /// The engine's job; its verb, part and limits are set here.
     pub job: Job,
     /// The surroundings of the engine.
     pub cx: Cx,
@@ -107,7 +107,7 @@ pub struct Worker {
     pub stop: Cancel,
     /// Shares rates between those who live.
     pub living: Living,
-    /// Whose leases needn't be waited for.
+    /// Workers whose leases needn't be waited for.
     pub gone: Gone,
     /// Words for what is written down of errors.
     pub line: Line,
@@ -172,7 +172,7 @@ pub(crate) struct Crew {
     /// Told after each look.
     sighted: Notify,
     pub signs: Arc<Signs>,
-    /// Whoever reads records has it.
+    /// Held while records are read.
     reading: tokio::sync::Mutex<()>,
     /// Tasks that found nothing to claim.
     waiting: AtomicUsize,
@@ -185,7 +185,7 @@ pub(crate) struct Crew {
     shards: usize,
 }
 
-/// What it saw last.
+/// Its last look.
 pub(crate) struct Sight {
     patience: Patience,
     pub view: View,
@@ -233,7 +233,7 @@ impl Crew {
         let failed = futures::future::join_all(tasks).await.into_iter().find_map(Result::err);
         signs.abort();
         stops.abort();
-        // Who doesn't take its sign away is taken for dead later; nothing depends on it.
+        // A sign of life that stays counts as dead later; nothing depends on it.
         let _ = self.say_idle(false).await;
         let _ = self.board().leave(self.me()).await;
         if let Some(error) = failed {
@@ -313,7 +313,7 @@ impl Crew {
         }
         let is_dead = |worker: &WorkerId| self.is_dead(&sight, worker);
         let living = view.signs.keys().filter(|worker| !is_dead(worker)).count().max(1);
-        // Who has gone without taking that away has taken its sign away, or given none for long.
+        // A worker that ended without removing that has removed its sign of life, or was silent for long.
         let waits = |worker: &&WorkerId| view.signs.contains_key(*worker) && !is_dead(worker) && *worker != self.me();
         let idle = view.idle.iter().filter(waits).count();
         let all = self.all(&view, &sight.known);
@@ -341,7 +341,7 @@ impl Crew {
 
     /// The last records of all shards.
     async fn records(&self, view: &View) -> Result<Records> {
-        // What one task reads, the others needn't.
+        // Records that one task reads, the others needn't.
         let _alone = self.reading.lock().await;
         let mut known = self.sight().known.clone();
         let all = records(self.board(), &self.spec, view, &mut known).await?;
@@ -354,7 +354,7 @@ impl Crew {
         let soonest = self.worker.settings.interval / SOONEST;
         let mut pause = soonest;
         while !self.ended.is_cancelled() {
-            // Before it chooses: what is told while it looks must not be missed.
+            // Before it chooses: a notice during the look must not be missed.
             let looked = self.looked.notified();
             match self.choice().boxed_local().await? {
                 Choice::Over => {
@@ -385,7 +385,7 @@ impl Crew {
                     if all_wait {
                         self.say_idle(true).await?;
                     }
-                    // It looks more often by itself: who has just begun may split off ranges of a large file at once.
+                    // It looks more often by itself: a worker that has just begun may split off ranges of a large file at once.
                     tokio::select! {
                         () = looked => {}
                         () = sleep(pause), if all_wait => {}
@@ -422,13 +422,13 @@ impl Crew {
         if let Choice::Claim(_) = choice {
             return Ok(choice);
         }
-        // Records that others have written are only read by who has nothing better to do. Where nothing seems to be left, they may tell of
+        // Only an idle worker reads records of others. When no work seems to be left, they may name
         // a shard that isn't listed.
         self.records(&view).boxed_local().await?;
         Ok(self.choice_of(&self.seen(&view)))
     }
 
-    /// What to do, where shards are in these states.
+    /// Next action for shards in these states.
     fn choice_of(&self, seen: &[Seen]) -> Choice {
         let start = self.me().0.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let (sight, mut held) = (self.sight(), self.held());
@@ -441,7 +441,7 @@ impl Crew {
             })
             .collect();
         match choose(&free, start, |by| self.is_dead(&sight, by)) {
-            // What it holds itself isn't over.
+            // Shards that it holds itself aren't over.
             Choice::Over | Choice::Claim(_) if !held.is_empty() && waits_for_own(&free) => Choice::Wait,
             // From here on no other task of this worker claims it: both would write the same record, and believe in it.
             Choice::Claim(id) => {
@@ -505,7 +505,7 @@ impl Crew {
             let is_gone = latest.is_none() && id.parent().is_some();
             return if is_gone { Err(gone(&id)) } else { Ok(None) };
         };
-        // What was claimable when it was chosen need not be so any more.
+        // A shard that was claimable when it was chosen need not be so any more.
         if record.state == State::Done || record.state == State::Held && !self.may_take_from(&record.by) {
             shorten(&mut record);
             self.sight().known.insert(id, (number, record));
@@ -525,7 +525,7 @@ impl Crew {
         }
     }
 
-    /// What this one holds needn't be left to it.
+    /// True if a shard held by `by` may be taken over.
     pub fn may_take_from(&self, by: &WorkerId) -> bool {
         self.is_dead(&self.sight(), by) || by == self.me() || self.spec.fixed
     }
@@ -572,7 +572,7 @@ impl Crew {
                 return Ok(());
             }
             let mut outcome = Outcome::of(&report, &*self.worker.line);
-            // What isn't seen now may have been gone before.
+            // An end that isn't seen now may have been missing before.
             if let Some(error) = self.unseen().boxed_local().await {
                 return self.leave(lease, error).boxed_local().await;
             }
@@ -594,7 +594,7 @@ impl Crew {
                     let cuts = self.cuts(&lease, &range).boxed_local().await;
                     Progress::Reached(key, outcome, cuts, files)
                 }
-                // What was done of it is done again by whoever takes it: counted there, not here.
+                // The next holder repeats this work: it is counted there, not here.
                 Reached::Unknown if ending || fatal.is_some() => {
                     Progress::GivesBack(None, Outcome::default(), Vec::new())
                 }
@@ -716,7 +716,7 @@ impl Crew {
         let worker = &self.worker;
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
         let mut reins = Reins::new(Some(Arc::new(self.grip(lease))));
-        // Who takes a shard over from one that died knows by this what is done of it.
+        // The next holder after a death needs this to know which work is done.
         let made = self.spec.made.filter(|_| lease.record.deaths > 0);
         reins.made = made.map(|seconds| Mtime::new(seconds, 0));
         // Without conditions nothing is split.
@@ -774,7 +774,7 @@ impl Crew {
     }
 }
 
-/// True where nothing is left but what this worker holds itself, which `seen` leaves out, and the last shard.
+/// True if only shards that this worker holds itself are left, which `seen` leaves out, and the last shard.
 fn waits_for_own(seen: &[Seen]) -> bool {
     seen.iter().all(|shard| shard.state == State::Done || shard.id.is_finish())
 }
@@ -786,7 +786,7 @@ fn gone(id: &ShardId) -> Error {
     Error::new(ErrorKind::NotFound, "read", message)
 }
 
-/// What came of a part of which not all could be looked at.
+/// Outcome of a part that could not be looked at completely.
 fn unsettled(mut outcome: Outcome) -> Outcome {
     outcome.errors.push("not all of this shard could be looked at: make another job for the rest".into());
     outcome.error_count += 1;

@@ -14,12 +14,12 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-/// What is explored.
+/// Bounds of the exploration.
 #[derive(Clone, Copy)]
 struct Bounds {
     workers: usize,
     keys: u8,
-    /// The last key is a large file of so many ranges, if any.
+    /// The last key is a large file with this many ranges, if any.
     ranges: u8,
     /// How often its source may turn out to have changed.
     changes: u8,
@@ -29,7 +29,7 @@ struct Bounds {
     lost_answers: u8,
     /// How many records nobody can read any more.
     spoils: u8,
-    /// After so many holders that died a shard is given up.
+    /// After this many holders that died a shard is given up.
     deaths: u64,
     /// Nobody claims a shard that has this many records: else the world would have no end. Of keys, of the large file, of its ranges.
     records: u64,
@@ -188,12 +188,12 @@ impl World {
     /// Somebody says that nothing is left.
     fn check_end(&self, bounds: &Bounds, latest: &BTreeMap<ShardId, (u64, Record<u8>)>, given_up: &[bool]) {
         assert!(self.settled.iter().zip(given_up).all(|(settled, given_up)| *settled || *given_up));
-        // What was done is given up where its last record can't be read any more; and a holder that slept gives a child its first
+        // Work is lost with a shard that is given up as its last record can't be read; and a holder that slept gives a child its first
         // record after the parent was given up.
         let given_up = |id: &ShardId| latest.get(id).is_some_and(|(_, record)| record.given_up.is_some());
         let late = |id: &ShardId| given_up(id) || latest.keys().any(|parent| parent.is_above(id) && given_up(parent));
         assert!(latest.iter().all(|(id, (_, record))| record.state == State::Done || late(id)));
-        // Who found its lease lost may not have come to remove what it began.
+        // A worker whose lease was lost may not have removed its write yet.
         let known = self.workers.iter().filter(|worker| self.begun_by(worker).is_some()).count();
         assert!(self.writes.len() <= self.orphans + known, "a write is left behind");
         let is_file = |record: &Record<u8>| matches!(record.rest, Rest::File(_));
@@ -205,7 +205,7 @@ impl World {
         assert!(!large || failed || self.published == 1, "the large file is there");
     }
 
-    /// The write that a worker has begun and that no record tells of.
+    /// The write that a worker has begun and that no record mentions.
     fn begun_by(&self, worker: &Worker) -> Option<u8> {
         match &worker.doing {
             Doing::Discards(write) => Some(*write),
@@ -231,7 +231,7 @@ impl World {
         next
     }
 
-    /// What comes after a record that stands.
+    /// Next step after a record that stands.
     fn stands(written: Lease<u8>) -> Doing {
         let births = written.births();
         match written.record.state {
@@ -268,7 +268,7 @@ impl World {
         };
         let mut seen: Vec<Seen> = latest.iter().map(shard).collect();
         ripen(&mut seen);
-        // Whoever is silent may be taken for dead at any time: patience only makes it rarer.
+        // A silent worker may count as dead at any time: patience only makes it rarer.
         for dead in [false, true] {
             let doing = match choose(&seen, at, |_| dead) {
                 Choice::Over => Doing::Over,
@@ -397,7 +397,7 @@ impl World {
                 next.writes.remove(&write);
             }
         }
-        // What only the record that can't be read tells of.
+        // The write that only the unreadable record mentions.
         let own = self.store.iter().filter(|((id, _), _)| *id == lease.id);
         let unread = own.filter(|(place, _)| self.spoiled.contains(place)).map(|(_, record)| &record.rest);
         let lost = unread.filter(|rest| match rest {
@@ -490,7 +490,7 @@ impl World {
         }
     }
 
-    /// Whoever claimed a file whose ranges seemed to be done looks at what came of each.
+    /// The worker that claimed a file whose ranges seemed to be done reads the result of each.
     fn finishes(&self, at: usize, lease: &Lease<u8>, write: u8, out: &mut Vec<World>) {
         let latest = self.latest();
         let readable = |id: &ShardId| latest.get(id).filter(|(n, _)| !self.spoiled.contains(&(id.clone(), *n)));
@@ -519,7 +519,7 @@ fn write_of(file: &FileShard) -> u8 {
     file.about.parse().unwrap()
 }
 
-/// The write that this record would tell of for the first time.
+/// The write that this record would mention for the first time.
 fn begins(lease: &Lease<u8>) -> Option<u8> {
     match &lease.record.rest {
         Rest::File(file) if file.stage == Stage::Begun && !lease.record.children.is_empty() => Some(write_of(file)),
@@ -566,7 +566,7 @@ fn walk(seed: u64, bounds: &Bounds) -> World {
             return world;
         }
         let mut next = world.steps_of(chance.below(bounds.workers), bounds);
-        // What comes first is how it goes well: else it would take very long.
+        // The first choice is the good case: otherwise it would take very long.
         let which = if chance.below(4) > 0 { 0 } else { chance.below(next.len()) };
         if which < next.len() {
             world = next.swap_remove(which);
@@ -701,7 +701,7 @@ fn a_large_file_is_split_off_once() {
     }
 }
 
-/// Who waits has others split what they have, again and again, while workers die, answers are lost, and whoever is slow is taken for
+/// Waiting workers have others split their shards, again and again, while workers die, answers are lost, and slow ones count as
 /// dead.
 #[test]
 fn twenty_workers_that_split_die_and_sleep() {

@@ -107,7 +107,7 @@ async fn a_shard_over_which_workers_die_is_given_up_in_the_end() {
     }
 }
 
-/// What a done shard has split off isn't done because no listing shows it: it may be seen late, or be gone for good.
+/// A shard that was split off isn't done because no listing shows it: it may be seen late, or be lost.
 #[tokio::test]
 async fn a_shard_that_was_split_off_is_not_done_where_it_is_not_listed() {
     let job = memory(true);

@@ -284,7 +284,7 @@ async fn what_a_worker_without_credentials_leaves_another_does() {
     assert_eq!(tree(&world.dst).await, tree(&world.src).await);
 }
 
-/// What one shard doesn't delete because of an error in it is no reason to end: all others are done, and delete.
+/// A shard that deletes nothing because of an error in it is no reason to end: all others are done, and delete.
 #[tokio::test]
 async fn an_error_keeps_what_is_extra_in_its_own_shard_alone() {
     let world = World::new(true).await;

@@ -200,7 +200,7 @@ pub async fn large_world() -> (World, Spec) {
     (world, spec)
 }
 
-/// Asks once so many ranges are done.
+/// Asks once this many ranges are done.
 pub fn asks_after(ranges: usize) -> (Cancel, Arc<dyn Sink>) {
     let (done, asked) = (AtomicUsize::new(0), Cancel::default());
     let asks = asked.clone();
