@@ -15,7 +15,7 @@ use haul::ListOptions;
 use haul_core::{Entry, Key, Listed, filter::first_match::Only, key};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, sync::Arc};
 
-/// What the source of a job shows, as far as it counts here.
+/// Entries of a job's source, as far as they count here.
 enum Shown {
     Nothing,
     /// The job's root, and nothing in it.
@@ -85,7 +85,7 @@ pub async fn settle(
 
 /// With `-m` a directory that is named and holds nothing but directories is left out.
 ///
-/// Errors: as [`settle`].
+/// Errors: as for [`settle`].
 pub async fn leave_out_empty(options: &Options, ctx: &Context<'_>, jobs: &mut Vec<Leg>) -> Result<(), Refusal> {
     if !options.prune_empty_dirs {
         return Ok(());
@@ -133,7 +133,7 @@ async fn shown(
                     one = Some(entry);
                 }
             }
-            // What can't be listed may hold something.
+            // A directory that can't be listed may have entries.
             Listed::Failed { .. } => return Ok(Shown::Several),
             Listed::Vanished(_) | Listed::End => {}
         }

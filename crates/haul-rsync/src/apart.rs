@@ -14,9 +14,9 @@ use haul_remotes::secrets::shown as told;
 use haul_store::{ListRequest, Store};
 use std::sync::Arc;
 
-/// Checks that no two jobs bring the same.
+/// Checks that no two jobs transfer the same name.
 ///
-/// Errors: what two of them bring, or may bring.
+/// Errors: two jobs transfer the same name, or may.
 pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result<(), Refusal> {
     let refuse = |line: String| Err((exit::UNSUPPORTED, format!("{line}: run them one after the other")));
     if jobs.len() < 2 {

@@ -1,4 +1,4 @@
-//! What a run is given by the program that starts it.
+//! Context of a run, from the program that starts it.
 
 use anyhow::Result;
 use haul::{Cancel, Cx, index::Known, journal::Journal};

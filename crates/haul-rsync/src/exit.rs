@@ -31,7 +31,7 @@ pub const SSH: u8 = 255;
 /// Why nothing can be done: exit code and line.
 pub type Refusal = (u8, String);
 
-/// What went wrong.
+/// Problems of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
     /// Files that were gone.
@@ -64,7 +64,7 @@ impl Trouble {
         }
     }
 
-    /// What a job's report adds.
+    /// Adds the problems of a job's report.
     pub fn take(&mut self, report: &Report) {
         // As in rsync, whose time is up.
         self.timeout |= report.time_limit;

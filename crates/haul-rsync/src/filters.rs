@@ -26,7 +26,7 @@ impl RuleFiles for Disks {
         match named::read(&[dir, name].concat(), self.any_links) {
             Ok(text) => Ok(Some(text)),
             Err(error) if matches!(error.kind(), NotFound | NotADirectory | IsADirectory) => Ok(None),
-            // Whoever may write there must not make rules of what others can't read.
+            // Other users with write access there must not turn files they can't read into rules.
             Err(error) if named::is_anothers(&error) => Ok(None),
             Err(error) => Err(error.to_string()),
         }
@@ -37,14 +37,14 @@ impl RuleFiles for Disks {
     }
 }
 
-/// What one job is about.
+/// The files that one job covers.
 #[derive(Clone, Default)]
 pub struct Scope {
     /// Absolute path that names are relative to, ending in `/`; `None` for a source that isn't here.
     pub root: Option<Vec<u8>>,
     /// The destination's folder, where it is on this machine and rules in its own directories say what may be deleted.
     pub dest: Option<Vec<u8>>,
-    /// What stands before keys in names.
+    /// Prefix of keys in printed names.
     pub prefix: Vec<u8>,
     /// The root itself is no part of it: it holds what arguments name.
     pub bare_root: bool,
@@ -63,7 +63,7 @@ pub fn filter(options: &Options, scope: Scope) -> Result<Filter, Refusal> {
     Ok(Filter::first_match(selection(options, scope)?, options.min_size, options.max_size))
 }
 
-/// What one job takes.
+/// The selection of one job.
 ///
 /// Errors: the exit code, and one line that names the rule or its file.
 pub fn selection(options: &Options, scope: Scope) -> Result<Selection, Refusal> {
@@ -162,7 +162,7 @@ fn partial_dir(options: &Options) -> Option<Vec<u8>> {
     Some(clean(&dir)).filter(|dir| !dir.is_empty())
 }
 
-/// What this user adds to CVS's list.
+/// The user's additions to CVS's list.
 fn cvs_words(options: &Options) -> Vec<Vec<u8>> {
     let own = options.home.as_ref().map(|home| home.join(".cvsignore"));
     let own = own.and_then(|path| named::read(path.as_os_str().as_bytes(), options.insecure_links).ok());

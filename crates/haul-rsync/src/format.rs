@@ -1,10 +1,10 @@
-//! What scripts read of rsync: the letters of `--itemize-changes`, the escapes of `--out-format`, its numbers, and how it
-//! shows names. Pure: takes facts, gives text.
+//! rsync output that scripts parse: the letters of `--itemize-changes`, the escapes of `--out-format`, its numbers, and how it
+//! shows names. Pure: takes facts, returns text.
 
 use haul_core::compare::{Difference, FileType};
 use std::time::Duration;
 
-/// What of a file's attributes is kept, and so shown when it differs.
+/// File attributes that are kept, and so shown when they differ.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
     pub times: bool,
@@ -20,7 +20,7 @@ pub struct Kept {
     pub checksum: bool,
 }
 
-/// What is done with a name.
+/// The change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
     /// Its bytes are brought here.
@@ -33,7 +33,7 @@ pub enum Update {
     Found,
     /// It is another name of a file of another place, or of what it was one of before.
     Linked,
-    /// It becomes another name of a file, which is told even where nothing else changes.
+    /// It becomes another name of a file, which is reported even if nothing else changes.
     Tied,
     /// At most its attributes are set.
     None,
@@ -88,12 +88,12 @@ pub fn letters(update: Update, differs: &Difference, kept: &Kept) -> String {
     format!("{first}{second}{}", if blank { " ".repeat(9) } else { rest })
 }
 
-/// True when the letters tell of a change.
+/// True when the letters show a change.
 pub fn tells(letters: &str) -> bool {
     letters.starts_with(['>', '<']) || letters[2..].chars().any(|c| c != ' ' && c != '.')
 }
 
-/// What an `--out-format` may ask of one name.
+/// Fields of a name for `--out-format`.
 pub trait Fields {
     /// The text for an escape's letter, its numbers as `human` says; `None` for one that there isn't.
     fn field(&self, letter: char, human: u8) -> Option<Vec<u8>>;

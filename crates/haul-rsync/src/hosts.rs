@@ -15,7 +15,7 @@ use std::{
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
 };
 
-/// What leads to hosts where nobody says.
+/// Default program to reach hosts.
 const SHELL: &str = "ssh";
 
 /// How a connection string to haul at a host begins.
@@ -215,7 +215,7 @@ async fn reach_by(options: &Options, ctx: &Context<'_>, head: &str) -> Result<Re
     Ok(store.stat(&Key::new("")).await.map(|_| ()))
 }
 
-/// What is asked for that SFTP can't keep, and that nobody asks for by habit.
+/// The first requested option that SFTP can't support, of those that nobody sets by habit.
 fn unkept(options: &Options, is_source: bool) -> Option<&'static str> {
     let asked = [
         (options.hard_links, "--hard-links"),

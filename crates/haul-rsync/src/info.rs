@@ -1,6 +1,6 @@
-//! What is told beside errors: rsync's levels (`--info`), as `-v`, `-P`, `--stats` and `-q` set them. Pure.
+//! Output beside errors: rsync's levels (`--info`), as `-v`, `-P`, `--stats` and `-q` set them. Pure.
 
-/// What rsync can tell of, with the `-v`s from on which it does; level 2 of one comes with the second `-v`.
+/// rsync's flags of `--info`, with the number of `-v` that enables each; level 2 of one comes with the second `-v`.
 const FLAGS: &[(&str, u8, &str)] = &[
     ("backup", 2, "changes nothing"),
     ("copy", 1, "changes nothing"),
@@ -17,10 +17,10 @@ const FLAGS: &[(&str, u8, &str)] = &[
     ("symsafe", 1, "changes nothing"),
 ];
 
-/// What `--debug=help` says.
+/// Output of `--debug=help`.
 pub const DEBUG_HELP: &str = "--debug changes nothing. To see what haul does, write: haul -vv rsync ...\n";
 
-/// What `--info=help` says.
+/// Output of `--info=help`.
 pub fn help() -> String {
     let mut text = String::from("--info=NAME,... shows; NAME2 shows more, NAME0 nothing:\n");
     for (flag, from, what) in FLAGS {
@@ -36,7 +36,7 @@ pub fn help() -> String {
     text
 }
 
-/// How much is told of what haul can tell of; 0 is nothing.
+/// Levels of the flags that haul supports; 0 is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Deletions.
@@ -45,19 +45,19 @@ pub struct Info {
     pub flist: u8,
     /// 1: names of what is transferred, and of symlinks that are left out; 2: of what isn't too.
     pub name: u8,
-    /// What is no file, directory or anything else that is transferred.
+    /// Names that aren't transferred, as they are no file, directory or other supported kind.
     pub nonreg: u8,
     /// 1: each file; 2: one line for all.
     pub progress: u8,
     /// Files of the source that are deleted, as they have arrived.
     pub remove: u8,
-    /// What options leave as it is.
+    /// Files skipped because of options.
     pub skip: u8,
     /// 1: how much moved; 2: all counts.
     pub stats: u8,
 }
 
-/// The options that say how much is told.
+/// The options that set the levels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
     /// `-q`.
@@ -73,7 +73,7 @@ pub struct Asked<'a> {
 }
 
 impl Info {
-    /// What the options ask for.
+    /// Levels set by the options.
     pub fn of(asked: Asked<'_>) -> Info {
         let Asked { quiet, verbose, progress, stats, levels } = asked;
         if quiet {

@@ -1,4 +1,4 @@
-//! What a run consists of: its jobs, and what the destination is before them.
+//! Parts of a run: its jobs, and the state of the destination before them.
 
 use super::filters::Scope;
 use haul_core::Key;
@@ -25,13 +25,13 @@ pub struct Leg {
     pub into: Vec<u8>,
     /// The destination's folder as typed.
     pub dst: OsString,
-    /// What it is about.
+    /// The files it covers.
     pub scope: Scope,
     /// The source's folder itself is part of it.
     pub top: bool,
     /// One file: its name in the source's folder, and its name at the destination.
     pub one: Option<(Key, Key)>,
-    /// What of it is done.
+    /// Its part of the work.
     pub part: Part,
     /// It brings one entry, and the destination is that one's name.
     pub alone: bool,
@@ -44,7 +44,7 @@ impl Leg {
     }
 }
 
-/// What the destination is.
+/// Kind of the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dest {
     /// A directory.

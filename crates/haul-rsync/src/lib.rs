@@ -72,9 +72,9 @@ use what::There;
 /// How far times of a disk may lag behind the clock: Linux stamps inodes by its tick, of which there are at least 100 a second.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
-/// What a run came to.
+/// Result of a run.
 pub struct Ended {
-    /// What was counted.
+    /// Its counts.
     pub stats: Stats,
     /// How long it took.
     pub took: Duration,
@@ -88,7 +88,7 @@ impl Ended {
         self.trouble.code().0 == exit::SIGNAL
     }
 
-    /// What went wrong, in a few words.
+    /// The problem in a few words.
     pub fn failed(&self) -> Option<&'static str> {
         Some(self.trouble.code()).filter(|(code, _)| *code != 0).map(|(_, why)| why)
     }
@@ -156,7 +156,7 @@ fn may_ask(options: &Options, ctx: &Context<'_>) {
 
 fn refuse(ctx: &Context<'_>, (code, line): Refusal) -> u8 {
     let (code, line) = match ctx.cancel.is_cancelled() {
-        // What it met on its way out is no news.
+        // Errors on its way out are no news.
         true => (exit::SIGNAL, format!("error: stopped by a signal (code {})", exit::SIGNAL)),
         false => (code, line),
     };
@@ -216,7 +216,7 @@ pub fn copy<'a>(
 
 /// Runs all jobs of a command line.
 ///
-/// Errors: what can't be meant, before anything is changed.
+/// Errors: the command line can't be carried out; reported before anything is changed.
 async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context<'_>) -> Result<Ended, Refusal> {
     if ctx.interactive {
         let line = "--interactive works with haul's own commands only: use haul copy or haul sync, or leave it out";
@@ -261,7 +261,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
     let mut trouble = Trouble::default();
     let began = now();
     if options.remove_source || options.keep_dirlinks {
-        // What this run brings is then dated later than what was there.
+        // Files of this run then have later times than the existing ones.
         tokio::time::sleep(CLOCK_TICK).await;
     }
     let (mut deleted, mut stopped) = (0, false);
@@ -504,7 +504,7 @@ async fn job(
     // A directory that gets the destination's name is made as one that is new.
     let base = base && !(alone && one.is_none());
     if options.mkpath && base && cx.dst.caps().dirs && !options.dry_run && part != Part::Deletes {
-        // What rsync makes beforehand it compares with the source, as what was there.
+        // rsync compares directories that it creates beforehand with the source as if they had existed.
         let made = match haul::overlap::check(&cx, verb) {
             Ok(()) => cx.dst.make_dir(&Key::new(""), &WriteSpec::default()).await,
             // The job says so.
@@ -603,7 +603,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             only: options.existing,
             update: options.update,
             append: options.append.then_some(Append { verify: options.append_verify }),
-            // What deleting is asked for may delete to make way too.
+            // A job that may delete may also delete to make way.
             other_kinds: match options.force || options.delete.is_some() {
                 true => OtherKinds::ReplaceWhole,
                 false => OtherKinds::Replace,
@@ -636,7 +636,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
             ..Listing::default()
         },
         dirs: Dirs { create_empty: true, prune_empty: options.prune_empty_dirs, ..Dirs::default() },
-        // What is of another kind makes way in any case.
+        // An entry of another kind makes way in any case.
         links: Links { source: options.source_links(), keep_dirlinks: options.keep_dirlinks, ..Links::default() },
         attributes: Attributes {
             keep: keep(options),
@@ -667,7 +667,7 @@ fn rules(options: &Options, ctx: &Context<'_>, disks: bool) -> Job {
     }
 }
 
-/// What goes along with files.
+/// Attributes that go along with files.
 fn keep(options: &Options) -> Keep {
     // Without --perms a new file has the source's permissions less the umask: so it is where there is any --chmod.
     let unchanged = Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: 0, copied: None };

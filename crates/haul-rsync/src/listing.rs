@@ -16,9 +16,9 @@ use haul_core::{Entry, ErrorKind, Key, Listed, compare::FileType, filter::first_
 use haul_terminal::{Out, one_line};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, sync::Arc};
 
-/// Lists each source; gives the exit code.
+/// Lists each source; returns the exit code.
 ///
-/// Errors: what can't be opened, with its exit code.
+/// Errors: a source can't be opened, with its exit code.
 pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a, Result<u8, Refusal>> {
     Box::pin(async move {
         let sources = match options.paths.split_last() {
@@ -49,7 +49,7 @@ pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a
             let scope =
                 Scope { root: root.clone(), bare_root: !prefix.is_empty(), prefix: prefix.clone(), ..Scope::default() };
             if let Some(key) = file {
-                // What is named here is itself.
+                // A path named here is the entry itself.
                 let key = if is_here(source) && link.is_none() { Key::new(key.stored()) } else { key };
                 let entry = store.stat(&key).await.map_err(|e| (exit::FILE_IO, e.to_string()))?;
                 let target = root.as_ref().and_then(|path| target(options, path.strip_suffix(b"/").unwrap_or(path)));
@@ -95,7 +95,7 @@ pub fn list<'a>(options: &'a Options, ctx: &'a Context<'a>) -> LocalBoxFuture<'a
                             line(&mut out, options, &entry, &[&prefix, bare].concat(), target).map_err(io)?;
                         }
                     }
-                    // What is beyond a mount point is left out by the user's word.
+                    // Entries beyond a mount point are left out at the user's request.
                     Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
                     Listed::Failed { error, .. } => {
                         ctx.screen.log(&format!("haul rsync: {}", one_line(&error.to_string())));

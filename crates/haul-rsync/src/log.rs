@@ -14,14 +14,14 @@ pub const FORMAT: &str = "%i %n%L";
 #[derive(Debug)]
 pub struct Log {
     file: File,
-    /// What is written for a name; `None` for nothing.
+    /// Format of a name's line; `None` for no line.
     pub format: Option<String>,
 }
 
 impl Log {
-    /// Opens a file to add to; it is made where there is none.
+    /// Opens a file to append to; it is created if it is missing.
     ///
-    /// Errors: those of opening it.
+    /// Errors: it can't be opened.
     pub fn open(path: &[u8], options: &Options) -> io::Result<Log> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let file = named::open(path, flags, options.insecure_links)?;
@@ -31,7 +31,7 @@ impl Log {
 
     /// Writes each line of a text that isn't empty.
     ///
-    /// Errors: those of writing.
+    /// Errors: it can't be written.
     pub fn write(&mut self, text: &[u8]) -> io::Result<()> {
         let at = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::system());
         let head = format!("{} [{}] ", at.strftime("%Y/%m/%d %H:%M:%S"), std::process::id());

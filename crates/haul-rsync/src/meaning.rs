@@ -1,4 +1,4 @@
-//! What the options mean together: values that the engine and the stores are told.
+//! Combined meaning of the options: values for the engine and the stores.
 
 use super::{
     format::Kept,
@@ -12,7 +12,7 @@ use haul_core::{
 use haul_store::LinkRules;
 
 impl Options {
-    /// How much is told.
+    /// Levels of output.
     pub fn told(&self) -> Info {
         let Options { quiet, verbose, progress, stats, .. } = *self;
         Info::of(Asked { quiet, verbose, progress, stats, levels: &self.info })
@@ -29,7 +29,7 @@ impl Options {
         }
     }
 
-    /// What is kept, and so shown when it differs; only root can give files away.
+    /// Attributes that are kept, and so shown when they differ; only root can give files away.
     pub fn kept(&self, root: bool) -> Kept {
         Kept {
             times: self.times,
@@ -46,7 +46,7 @@ impl Options {
         }
     }
 
-    /// Which symlinks of the source are shown as what they lead to; so many directories of the transfer are `above` its
+    /// Symlinks of the source that are shown as their targets; `above` directories of the transfer are above its
     /// folder.
     pub fn link_rules(&self, above: usize) -> Option<LinkRules> {
         let follow_out = self.copy_unsafe_links.then_some(above);

@@ -1,5 +1,5 @@
-//! Several sources that may show the same names: the first that shows a name brings it, a directory goes before all else, and
-//! nothing goes from the destination that any of them shows. Each source is a job of its own; this is what a job is told of
+//! Several sources that may have the same names: the first that has a name transfers it, a directory has priority over all else, and
+//! no name that any of them has is deleted at the destination. Each source is a job of its own; this gives a job the facts of
 //! the others.
 
 use super::{
@@ -20,7 +20,7 @@ use rustix::{
 };
 use std::sync::Arc;
 
-/// What one source shows.
+/// Names of one source.
 #[derive(Debug)]
 struct Shown {
     /// Its folder, ending in `/`.
@@ -43,7 +43,7 @@ enum Kind {
 }
 
 impl Shown {
-    /// What it shows under a name. `NOENT` also for a link that is followed and leads nowhere.
+    /// The entry under a name. `NOENT` also for a link that is followed and is dangling.
     fn stat(&self, name: &[u8]) -> Result<Stat, Errno> {
         let path = [&self.root, name].concat();
         let st = rustix::fs::lstat(&path)?;
@@ -58,8 +58,8 @@ impl Shown {
         Ok(rustix::fs::stat(path).ok().filter(|led| self.options.copy_dirlinks && dir(led)).unwrap_or(st))
     }
 
-    /// What is to be said of a name that this source can't show, since what is above it is no directory of its own: the
-    /// system's look at a path follows links on the way.
+    /// Kind of a name that this source can't reach, since the path above it is no directory of its own: the
+    /// system's path lookup follows links on the way.
     fn not_reached(&self, name: &[u8]) -> Option<Kind> {
         if self.options.copy_links {
             return None;
@@ -146,7 +146,7 @@ pub fn merge(options: &Options, jobs: Vec<Leg>) -> Result<Vec<Leg>, Refusal> {
     }
     let deletes = if options.delete.is_some() { deletes(&jobs) } else { Vec::new() };
     if options.remove_source {
-        // What a source before this one brings must still be there to be seen when this one's turn comes.
+        // Files that an earlier source transfers must still exist when this one's turn comes.
         jobs.reverse();
     }
     // The destination's files of rules count as they were before anything came, but with --delete-after.

@@ -15,12 +15,12 @@ use std::{
     sync::Arc,
 };
 
-/// Of a store without directories all is listed for a few names: so many are asked for one by one.
+/// A store without directories lists everything for a few names: up to this many are looked up one by one.
 const FEW: usize = 1000;
 /// Such questions at once.
 const AT_ONCE: usize = 32;
 
-/// What isn't listed below names.
+/// Names below which nothing is listed.
 #[derive(Default)]
 pub struct Unlisted {
     /// Those that aren't there.
@@ -29,8 +29,8 @@ pub struct Unlisted {
     pub links: HashSet<Vec<u8>>,
 }
 
-/// Those of `names` (paths below the root of `store`, which tells of symlinks) below which nothing is listed. Of what can't be
-/// listed nothing is said.
+/// Those of `names` (paths below the root of `store`, whose listing shows symlinks) below which nothing is listed. Leaves out names that
+/// can't be listed.
 pub async fn unlisted(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Unlisted, Refusal> {
     if !store.caps().dirs && names.len() <= FEW {
         let asked = futures::stream::iter(names).map(async |name| (name, is_there(store, name).await));

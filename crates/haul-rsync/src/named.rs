@@ -25,7 +25,7 @@ use std::{
 
 /// Opens a file.
 ///
-/// Errors: those of opening it; one that [`is_anothers`] for a link of another user.
+/// Errors: it can't be opened; one that [`is_anothers`] for a link of another user.
 pub fn open(path: &[u8], flags: OFlags, any_links: bool) -> io::Result<File> {
     let (flags, mode) = (flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666));
     let opened = match any_links {
@@ -40,14 +40,14 @@ pub fn is_anothers(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// What a person is told of it.
+/// The error as text for a person.
 pub fn why(error: &io::Error) -> String {
     if is_anothers(error) { anothers_link().into() } else { error.to_string() }
 }
 
-/// All that a file holds.
+/// Content of a file.
 ///
-/// Errors: as [`open`], and those of reading.
+/// Errors: as for [`open`]; it can't be read.
 pub fn read(path: &[u8], any_links: bool) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     open(path, OFlags::RDONLY, any_links)?.read_to_end(&mut text)?;
@@ -59,7 +59,7 @@ pub fn read(path: &[u8], any_links: bool) -> io::Result<Vec<u8>> {
 #[derive(Clone, Debug, Default)]
 pub struct Input(Arc<Mutex<Files>>);
 
-/// What each path held, or why it can't be read.
+/// Content of each path, or why it can't be read.
 type Files = HashMap<Vec<u8>, Result<Vec<u8>, String>>;
 
 impl Input {
@@ -92,7 +92,7 @@ pub fn check_dest(any_links: bool, dest: &OsStr) -> Result<(), Refusal> {
 
 /// Opens a folder.
 ///
-/// Errors: those of opening it, with the exit code.
+/// Errors: it can't be opened, with the exit code.
 pub fn store(ctx: &Context<'_>, path: &OsStr, options: &OpenOptions) -> Result<Arc<dyn Store>, Refusal> {
     ctx.session.open(path, options).map_err(|error| match error.cause() {
         haul_remotes::Error::Store(denied) if denied.kind() == ErrorKind::Denied && is_here(path) => {

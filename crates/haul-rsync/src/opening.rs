@@ -44,7 +44,7 @@ fn links(options: &Options, follow: bool, rules: Option<LinkRules>) -> Links {
     }
 }
 
-/// True for a symlink here, so many directories below the top of the transfer, that is followed for where it leads.
+/// True for a symlink here, `depth` directories below the top of the transfer, that is followed because of its target.
 pub fn leads_out(options: &Options, path: &[u8], depth: usize) -> bool {
     let target = || rustix::fs::readlink(path, Vec::new()).map(|target| target.into_bytes());
     options.copy_unsafe_links && target().is_ok_and(|target| haul_core::links::leads_out(&target, depth))

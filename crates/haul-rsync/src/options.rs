@@ -1,4 +1,4 @@
-//! rsync's options as typed, in order, the later winning; they become what the engine is told.
+//! rsync's options as typed, in order, the later winning; they become the engine's settings.
 
 use super::{info, named::Input, owners, table::OPTIONS};
 use haul_core::{chmod::Chmod, job::DeleteWhen, keep::IdMap, links::Munge, text::nearest};
@@ -22,7 +22,7 @@ pub enum RuleArg {
     From(bool, Vec<u8>),
 }
 
-/// What was asked for.
+/// The requested options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub recursive: bool,
@@ -46,7 +46,7 @@ pub struct Options {
     pub omit_link_times: bool,
     pub safe_links: bool,
     pub copy_unsafe_links: bool,
-    /// What is done to the targets of the source's symlinks.
+    /// Change to the targets of the source's symlinks.
     pub munge: Munge,
     pub copy_dirlinks: bool,
     pub keep_dirlinks: bool,
@@ -55,15 +55,15 @@ pub struct Options {
     pub prune_empty_dirs: bool,
     /// `None` where nobody says.
     pub whole_file: Option<bool>,
-    /// What is sent between two hauls is compressed; `None` where nobody says.
+    /// Data between two hauls is compressed; `None` if unset.
     pub compress: Option<bool>,
     pub compress_level: Option<i32>,
     pub sparse: bool,
     pub fsync: bool,
-    /// What passed is taken out of the page cache.
+    /// Transferred data is dropped from the page cache.
     pub drop_cache: bool,
     pub chmod: Vec<Chmod>,
-    /// Who owns what others own at the source, and by which option.
+    /// Owners for files that others own at the source, and the option that sets them.
     pub users: IdMap,
     pub groups: IdMap,
     pub mapped_by: Vec<(&'static str, &'static str)>,
@@ -78,7 +78,7 @@ pub struct Options {
     pub info: Vec<(&'static str, u8)>,
     pub log_file: Option<Vec<u8>>,
     pub log_format: Option<String>,
-    /// Stop so many minutes after the start.
+    /// Stop this many minutes after the start.
     pub stop_after: Option<u64>,
     /// Stop at this time, as typed.
     pub stop_at: Option<String>,
@@ -128,7 +128,7 @@ pub struct Options {
     pub files_from: Option<Vec<u8>>,
     /// These names instead of a file of them.
     pub names: Option<Vec<Vec<u8>>>,
-    /// Whose errors are told.
+    /// The program name in errors.
     pub program: &'static str,
     pub from0: bool,
     /// rsync leaves there what is cut short.
@@ -136,7 +136,7 @@ pub struct Options {
     pub partial: bool,
     /// `RSYNC_PARTIAL_DIR`, which counts with `--partial`.
     pub usual_partial_dir: Option<Vec<u8>>,
-    /// What leads to hosts.
+    /// Program to reach hosts.
     pub rsh: Option<String>,
     /// The program there.
     pub rsync_path: Option<String>,
@@ -147,7 +147,7 @@ pub struct Options {
     /// The home folder, for the user's own `.cvsignore`.
     pub home: Option<PathBuf>,
     pub insecure_links: bool,
-    /// What rules and lists named `-` hold.
+    /// Content of rules and lists named `-`.
     pub input: Input,
     /// rsync's name of a checksum, or two.
     pub checksum_choice: Option<String>,
@@ -156,11 +156,11 @@ pub struct Options {
     pub contimeout: Option<u64>,
     pub help: bool,
     pub version: u8,
-    /// What the levels of `--info` are.
+    /// Show the levels of `--info`.
     pub help_info: bool,
     /// `--debug=help`.
     pub help_debug: bool,
-    /// What is no option: sources and the destination.
+    /// Arguments that are no options: sources and the destination.
     pub paths: Vec<OsString>,
 }
 
@@ -385,7 +385,7 @@ impl Options {
             ("force", _) => self.force = true,
             ("max-delete", _) => {
                 let max: i64 = text().parse().map_err(|_| format!("--{name}={}: not a whole number", text()))?;
-                // What rsync does with a negative number.
+                // rsync's treatment of a negative number.
                 self.max_delete = Some(u64::try_from(max).unwrap_or(0));
             }
             ("remove-source-files", _) => self.remove_source = true,
@@ -534,9 +534,9 @@ impl Options {
                 self.whole_list = true;
                 return Some(());
             }
-            // What changes nothing changes nothing.
+            // An option without effect changes nothing.
             _ if entry.here == Here::NoEffect => return Some(()),
-            // What isn't supported is off.
+            // An unsupported option is off.
             _ if entry.here == Here::Refused => return Some(()),
             _ => return None,
         };
@@ -544,7 +544,7 @@ impl Options {
         Some(())
     }
 
-    /// What options imply, and which exclude each other.
+    /// Applies implied options, and rejects those that exclude each other.
     fn settle(mut self) -> Result<Options, String> {
         // -h alone asks for help.
         self.help |= self.human == 1 && self.paths.is_empty();

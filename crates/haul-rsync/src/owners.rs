@@ -14,7 +14,7 @@ pub fn users(text: &str) -> Result<IdMap, String> {
 
 /// Reads `--groupmap`.
 ///
-/// Errors: as [`users`].
+/// Errors: as for [`users`].
 pub fn groups(text: &str) -> Result<IdMap, String> {
     read("groupmap", text, "/etc/group", gid_of)
 }
@@ -45,7 +45,7 @@ fn read(option: &str, text: &str, list: &str, find: fn(&str) -> Result<Option<u3
                 }
             });
         } else if let Some(from) = id(from)? {
-            // Whom nobody knows here owns nothing here.
+            // A user unknown here owns nothing here.
             map.add(from..=from, to);
         }
     }

@@ -20,7 +20,7 @@ use haul_core::{
 };
 use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
-/// What is known of the sources.
+/// Known facts of the sources.
 pub struct Proof {
     /// All that they hold could be listed.
     pub whole: bool,

@@ -1,4 +1,4 @@
-//! What another front end may ask for: a copy of everything, whatever is there.
+//! Requests of another front end: a copy of everything, whatever the destination has.
 
 use super::options::Options;
 use std::ffi::OsString;

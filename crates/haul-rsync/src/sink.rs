@@ -1,4 +1,4 @@
-//! What `haul rsync` prints while it runs, in rsync's words, and what it counts for the end. A sink of the engine's events,
+//! Output of `haul rsync` while it runs, in rsync's format, and counts for the end. A sink of the engine's events,
 //! fed from any thread.
 
 use super::{
@@ -36,7 +36,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// Where the names of the job under way are.
 #[derive(Clone, Default)]
 pub struct Place {
-    /// What stands before its keys in names; empty or ending in `/`.
+    /// Prefix of its keys in printed names; empty or ending in `/`.
     pub prefix: Vec<u8>,
     /// The source's folder as it was typed; `None` for one that is elsewhere.
     pub typed: Option<Vec<u8>>,
@@ -63,7 +63,7 @@ pub enum Way {
 }
 
 struct Look {
-    /// What is printed for a name; `None` for nothing.
+    /// Format of a name's line; `None` for no line.
     format: Option<String>,
     /// `-i`s, or `%i`s in the format.
     itemize: u8,
@@ -75,15 +75,15 @@ struct Look {
     raw_bytes: bool,
     dry_run: bool,
     hard_links: bool,
-    /// What has other times is transferred, in rsync's view, even where haul finds that only the time must be set.
+    /// A file with another time counts as transferred, in rsync's view, even if haul finds that only the time must be set.
     time_transfers: bool,
-    /// What another place has gets a second name.
+    /// A file of an alternate destination gets a second name.
     links: bool,
     way: Way,
     max_size: Option<u64>,
     /// Symlinks arrive munged, and are shown as they are before that.
     munges: bool,
-    /// Permissions are told of as they are sent.
+    /// Permissions are reported as they are sent.
     chmod: Vec<Chmod>,
     program: &'static str,
 }
@@ -98,9 +98,9 @@ struct State {
     drawn: Option<Instant>,
     /// The last line that was written is that one.
     on_drawing: bool,
-    /// Names that are being linked, how that is told, and in what they differ from what is there.
+    /// Names that are being linked, how that is reported, and in what they differ from the existing entry.
     to_link: HashMap<Key, (Update, Difference, Facts)>,
-    /// What is to be told, once the files before it are on their way.
+    /// Lines to print once the files before them are on their way.
     waiting: Waiting,
     /// Transfers of which nothing has come.
     under_way: HashMap<StepId, Key>,
@@ -110,13 +110,13 @@ struct State {
     unlisted: HashSet<String>,
     /// The name that the one that is being told is linked to.
     link_to: Option<Vec<u8>>,
-    /// What is to be deleted and is neither a file nor a symlink.
+    /// Entries to delete that are neither files nor symlinks.
     doomed: HashMap<Key, FileType>,
-    /// Directories that aren't made, where that is told.
+    /// Directories that aren't created, if that is reported.
     left: HashSet<Key>,
 }
 
-/// What is told of a name.
+/// Reported facts of a name.
 #[derive(Clone, Copy)]
 struct Seen<'a> {
     key: &'a Key,
@@ -170,12 +170,12 @@ impl Lines {
         lines
     }
 
-    /// What is brought comes from a remote to this machine.
+    /// Files come from a remote to this machine.
     pub fn receives(&self, receives: bool) {
         self.lock().stats.receives = receives;
     }
 
-    /// Opens the log; one that can't be opened is told, and stops nothing.
+    /// Opens the log; a failure is reported, and stops nothing.
     fn begin_log(&self, options: &Options) {
         let Some(path) = &options.log_file else { return };
         match Log::open(path, options) {
@@ -192,7 +192,7 @@ impl Lines {
         self.complain(&format!("--log-file {path}: {}: there will be no log", named::why(error)));
     }
 
-    /// Writes to the log; where that fails, it is told once, and the log ends.
+    /// Writes to the log; the first failure is reported, and ends the log.
     fn write_log(&self, state: &mut State, line: &[u8]) {
         let written = state.log.as_mut().map_or(Ok(()), |log| log.write(line));
         if let Err(error) = written {
@@ -206,7 +206,7 @@ impl Lines {
     pub fn enter(&self, place: Place) {
         let mut state = self.lock();
         state.place = place;
-        // What a job before it didn't come to.
+        // Lines left over from the job before.
         self.end_waiting(&mut state);
     }
 
@@ -243,9 +243,9 @@ impl Lines {
         self.look.info.name > 0 || self.look.itemize > 0 && self.look.format.is_some()
     }
 
-    /// Writes out what was said.
+    /// Flushes the output.
     ///
-    /// Errors: those of standard output, but for a reader that went away.
+    /// Errors: of standard output, except for a reader that went away.
     pub fn flush(&self) -> std::io::Result<()> {
         match self.lock().out.flush() {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
@@ -258,13 +258,13 @@ impl Lines {
         note(&mut self.lock().trouble);
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn so_far(&self) -> (Stats, Duration) {
         let state = self.lock();
         (state.stats.clone(), state.began.elapsed())
     }
 
-    /// What was counted, and what went wrong; everything is written out.
+    /// Counts and problems at the end; all output is flushed.
     pub fn end(&self) -> (Stats, Trouble, Duration) {
         let mut state = self.lock();
         if state.drawn.is_some() {
@@ -284,11 +284,11 @@ impl Lines {
         self.put(state, Some(bytes.to_vec()), None);
     }
 
-    /// What is to be told of a name.
+    /// The line of a name.
     fn told(&self, state: &State, update: Update, seen: Seen) -> Told {
         let Seen { key, size, differs, facts } = seen;
         let letters = letters(update, differs, &self.look.kept);
-        // Names alone are told of what is transferred, made or linked, not of what only gets attributes.
+        // Plain names are printed for transferred, created or linked files, not for those that only get attributes.
         let told = tells(&letters) || update == Update::Tied;
         let only_set = update == Update::None && differs.what != FileType::Dir && self.look.info.name < 2;
         let shown = if self.look.itemize == 0 { told && !only_set } else { told || self.look.itemize > 1 };
@@ -319,7 +319,7 @@ impl Lines {
         }
     }
 
-    /// A file is on its way or here, which `more` may tell of; or nothing of it came.
+    /// A file is on its way or has arrived, with `more` to print; or it failed.
     fn came(&self, state: &mut State, key: &Key, came: bool, more: Option<Vec<u8>>) {
         // One file alone may get another name.
         let file = if state.place.one.is_some() { state.waiting.any() } else { Some(key.clone()) };
@@ -369,7 +369,7 @@ impl Lines {
         self.tell_ready(state);
     }
 
-    /// What options leave as it is.
+    /// A file skipped because of options.
     fn left(&self, state: &mut State, key: &Key, why: Reason, differs: &Difference) {
         if self.look.info.skip == 0 || differs.what == FileType::Dir {
             return;
@@ -439,7 +439,7 @@ impl Lines {
         let in_log = self.log_format(state);
         let facts = &Facts::default();
         let item = Item { lines: self, state, key, what, letters: "*deleting  ".into(), size: 0, facts };
-        // A form that doesn't tell what happens would tell of a file that is transferred.
+        // A format without the kind of change would show the file as transferred.
         let form = |format: &String| match asks(format, 'i') || asks(format, 'o') {
             true => format::fill(format, &item),
             false => plain.clone(),
@@ -473,7 +473,7 @@ impl Lines {
                 state.stats.created.add(differs.what);
                 let same = !tells(&letters(Update::None, differs, &self.look.kept));
                 let update = if same && self.look.links { Update::Linked } else { Update::Found };
-                // rsync tells of what is not a regular file only where attributes differ.
+                // rsync reports entries other than regular files only if attributes differ.
                 let update = match update {
                     Update::Found if same && differs.what != FileType::File && self.look.itemize < 2 => return,
                     _ => update,
@@ -572,7 +572,7 @@ fn is_unread(error: &Error) -> bool {
     error.op() == "read" || error.kind() == ErrorKind::NotFound && matches!(error.op(), "copy" | "stat")
 }
 
-/// What is printed for a name; `None` for nothing.
+/// Format of a name's line; `None` for no line.
 fn form(options: &Options) -> Option<String> {
     let form = match (&options.out_format, options.itemize) {
         (Some(format), _) => Some(format.clone()).filter(|f| !f.is_empty()),
@@ -742,7 +742,7 @@ impl Item<'_> {
             return Some(if name.is_empty() { b".".to_vec() } else { name.to_vec() });
         };
         let below = self.state.place.one.as_ref().unwrap_or(self.key).path();
-        // What only the destination has is under no path of the source.
+        // Files that only the destination has are under no path of the source.
         let dir = if self.is_deleted() { clean(&self.state.place.prefix) } else { clean(typed) };
         Some(match (&dir[..], below) {
             (b"", b"") => b".".to_vec(),

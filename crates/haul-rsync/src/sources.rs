@@ -43,14 +43,14 @@ pub struct Planner<'a> {
     pub incomplete: bool,
     /// Sources may show the same names.
     pub shares: bool,
-    /// What looks at other machines.
+    /// Looks at paths on other machines.
     pub there: There<'a>,
 }
 
 impl Planner<'_> {
-    /// The jobs that bring `sources` to `dest`.
+    /// The jobs that transfer `sources` to `dest`.
     ///
-    /// Errors: what can't be meant, with its exit code. Single sources that are missing are complained of here.
+    /// Errors: the paths can't be used, with the exit code. Single sources that are missing are reported here.
     pub async fn plan(&mut self, sources: &[OsString], dest: &OsStr) -> Result<Vec<Leg>, Refusal> {
         let to = Typed::parse(dest)?;
         let there = self.dest(&to).await?;
@@ -119,7 +119,7 @@ impl Planner<'_> {
             }
         }
         if to.here() && !self.options.dry_run {
-            // What is to be made must not be a symlink that leads nowhere, nor be behind one.
+            // A directory to create must not be a dangling symlink, nor be behind one.
             let whole = absolute(&to.path);
             let mut above = if names_file { haul_core::key::parent(&whole) } else { &whole[..] };
             while above.len() > 1 && kind(above, true).is_none() {
@@ -334,7 +334,7 @@ impl Planner<'_> {
                     true => held(&absolute(&dir)).ok(),
                     false => self.there.held(root, &dir).await?,
                 };
-                // What can't be read is told by the job, which lists it.
+                // A list that can't be read is reported by the job, which lists it.
                 if let Some(held) = held {
                     all.extend(held.iter().map(|name| join(&named.name, name)));
                     whole.push(named.name.clone());
@@ -374,8 +374,8 @@ impl Planner<'_> {
         there
     }
 
-    /// False, which is told, for what is behind a symlink that isn't followed: listing the source doesn't get there. `dirs`:
-    /// those of which it is known that they are none.
+    /// False, which is reported, for a path behind a symlink that isn't followed: listing the source doesn't get there. `dirs`:
+    /// paths known to be no symlinks.
     fn is_reached(&mut self, root: &Typed, named: &Named, dirs: &mut HashSet<Vec<u8>>) -> bool {
         if self.options.copy_links || self.options.copy_dirlinks {
             return true;
@@ -405,8 +405,8 @@ impl Planner<'_> {
         self.incomplete = true;
     }
 
-    /// Drops names that a source on another machine doesn't have, and the content of symlinks, which is told; false if no name is
-    /// left. One that can't be listed is told of by its job.
+    /// Drops names that are missing from a source on another machine, and the content of symlinks, and reports them; false if no name is
+    /// left. Its job reports one that can't be listed.
     async fn drop_missing(&mut self, root: &Typed, names: &mut Vec<Named>) -> Result<bool, Refusal> {
         let follows = self.options.copy_links || self.options.copy_dirlinks;
         let Ok(store) = self.there.open(root, &root.path, follows) else { return Ok(true) };
@@ -423,7 +423,7 @@ impl Planner<'_> {
             if is_behind {
                 self.tell_behind_link(&path);
             }
-            // What is behind a link that is followed as it leads out isn't seen here.
+            // A path behind a link that is followed as it leads out isn't seen here.
             (!is_missing || self.options.copy_unsafe_links) && !is_behind
         });
         Ok(had == 0 || !names.is_empty())
@@ -554,7 +554,7 @@ impl Planner<'_> {
         Ok(all)
     }
 
-    /// What a source on another machine is, which may have been `seen`; within: why nothing can be said of it.
+    /// Kind of a source on another machine, which may have been `seen`; within: why it is unknown.
     async fn kind_there(&self, typed: &Typed, seen: Option<What>) -> Result<Result<What, Error>, Refusal> {
         let there = &self.there;
         if !there.has_dirs(typed)? {
@@ -596,7 +596,7 @@ impl Planner<'_> {
         Leg { src, into: Vec::new(), dst, scope, top: false, one: None, part: Part::Whole, alone: false }
     }
 
-    /// What the destination has under a name, itself; `None` where it has nothing or knows no directories.
+    /// Kind of the destination's own entry under a name; `None` if it is missing or the store has no directories.
     async fn in_dest(&self, to: &Typed, name: &[u8]) -> Result<Option<What>, Refusal> {
         let path = join(&to.path, name);
         match to.here() {
@@ -606,7 +606,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a source here is; `contents`: what is in it is meant.
+    /// Kind of a local source; `contents`: its contents are meant.
     fn kind(&self, path: &[u8], contents: bool) -> Option<What> {
         let dir = self.options.copy_dirlinks && kind(path, true) == Some(What::Dir);
         kind(path, self.options.copy_links || contents || dir || leads_out(self.options, path, 0))
@@ -640,8 +640,8 @@ impl Planner<'_> {
             [(name, What::Dir)] if self.options.recursive => self.in_dest(to, name).await?,
             _ => None,
         };
-        // What is no directory is replaced, or followed within the destination (-K); what is missing may not be made: that isn't what a
-        // job's folder is.
+        // An entry other than a directory is replaced, or followed within the destination (-K); a missing one may not be created:
+        // neither can be a job's folder.
         let is_folder = match has {
             Some(what) => what == What::Dir,
             None => !self.options.existing || !to.here() && !self.there.has_dirs(to)?,

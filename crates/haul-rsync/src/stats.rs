@@ -51,7 +51,7 @@ impl Count {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// In the source.
@@ -74,7 +74,7 @@ pub struct Stats {
     pub moved: u64,
     /// Of these, those that were there.
     pub matched: u64,
-    /// What is brought comes from a remote to this machine.
+    /// Files come from a remote to this machine.
     pub receives: bool,
 }
 

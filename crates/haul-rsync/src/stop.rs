@@ -8,7 +8,7 @@ use jiff::{
 /// Days in which every date comes at least once: February 29th may be eight years away.
 const DAYS: i32 = 8 * 366;
 
-/// What was typed; what is `None` is whatever comes next.
+/// The typed time; a field of `None` is the next that fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     year: Option<i16>,

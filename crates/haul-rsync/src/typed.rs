@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// Errors: what was typed is a daemon's.
+/// Errors: the argument names a daemon.
 pub fn check_daemon(word: &OsStr) -> Result<(), Refusal> {
     let bytes = word.as_bytes();
     let before_slash = bytes.split(|b| *b == b'/').next().unwrap_or_default();
@@ -22,7 +22,7 @@ pub fn check_daemon(word: &OsStr) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What was typed, taken apart.
+/// A typed argument, split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
     /// `remote:`, or nothing.
@@ -79,7 +79,7 @@ impl Typed {
     }
 }
 
-/// What is up to the last slash, and what follows it.
+/// The part up to the last slash, and the part after it.
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     path.split_at(path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1))
 }
@@ -116,7 +116,7 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
 
 /// A path at the destination, and relative to it where it isn't absolute, as rsync takes `--link-dest` and the like.
 ///
-/// Errors: what can't be meant.
+/// Errors: the path can't be used.
 pub fn beside(dest: &OsStr, path: &[u8], into: &[u8]) -> Result<OsString, Refusal> {
     let typed = Typed::parse(OsStr::from_bytes(path))?;
     let to = Typed::parse(dest)?;

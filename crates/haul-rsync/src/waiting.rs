@@ -19,7 +19,7 @@ struct Place {
     waits: Option<Key>,
 }
 
-/// At most so many lines wait, some 10 MB: a file that stands still must not keep a million others from being told. Its own line comes
+/// At most this many lines wait, some 10 MB: a file that stalls must not hold back a million others. Its own line is printed
 /// early then.
 const MOST: usize = 65_536;
 
@@ -65,7 +65,7 @@ impl Waiting {
         self.files.keys().next().cloned()
     }
 
-    /// A file has come; gives back what more is to be told of it, where its line doesn't wait.
+    /// A file has arrived; returns the further text for it, if its line doesn't wait.
     pub fn came(&mut self, file: &Key, more: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let Some(place) = self.settle(file) else { return more };
         place.waits = None;
@@ -74,7 +74,7 @@ impl Waiting {
         None
     }
 
-    /// Nothing of a file came, and nothing is to be told of it.
+    /// A file failed, and nothing is printed for it.
     pub fn lost(&mut self, file: &Key) {
         if let Some(place) = self.settle(file) {
             *place = Place { told: Told::default(), waits: None };

@@ -1,5 +1,5 @@
-//! What a path is, here or on another machine: a directory, a file, a symlink. A symlink that is named is copied as such, and one in the way
-//! is replaced, so it must not be taken for what it leads to.
+//! Kind of a path, here or on another machine: a directory, a file, a symlink. A symlink that is named is copied as such, and one in the
+//! way is replaced, so it must not be taken for its target.
 
 use super::{
     Context,
@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What is under a name.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     Dir,
@@ -28,12 +28,12 @@ pub enum What {
     Special,
 }
 
-/// What a path here is; `None` where nothing can be found.
+/// Kind of a local path; `None` if it can't be looked up.
 pub fn kind(path: &[u8], follow: bool) -> Option<What> {
     look(path, follow).ok()
 }
 
-/// What a path here is.
+/// Kind of a local path.
 ///
 /// Errors: the system's.
 pub fn look(path: &[u8], follow: bool) -> Result<What, Errno> {
@@ -83,7 +83,7 @@ impl<'a> There<'a> {
         Ok(self.open(typed, &typed.path, false)?.caps().dirs)
     }
 
-    /// What a path below the place of `typed` is; `None` where nothing is.
+    /// Kind of a path below the place of `typed`; `None` if it is missing.
     ///
     /// Errors: it can't be asked.
     pub async fn what(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Option<What>, Refusal> {
@@ -94,7 +94,7 @@ impl<'a> There<'a> {
         }
     }
 
-    /// The same; within: why nothing can be said of this path, although its machine answers.
+    /// As above; within: why the kind of this path is unknown, although its machine answers.
     ///
     /// Errors: it can't be asked.
     pub async fn look(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Result<What, Error>, Refusal> {
@@ -106,7 +106,7 @@ impl<'a> There<'a> {
         }
         let store = self.open(typed, folder, follow)?;
         let link = store.caps().symlinks.then(|| Key::symlink(name));
-        // The key of a file tells of a symlink only that it is something special.
+        // The key of a file shows of a symlink only that it is a special file.
         let keys: Vec<Key> = link.into_iter().chain([Key::new(name), Key::new([name, b"/"].concat())]).collect();
         let asked = join_all(keys.iter().map(|key| store.stat(key))).await;
         let mut absent = Error::new(ErrorKind::NotFound, "stat", "not found");
@@ -189,7 +189,7 @@ impl<'a> There<'a> {
         }
         let mut there = Vec::new();
         for (path, what) in found {
-            // What follows a wildcard need not be there in each of its directories.
+            // The part after a wildcard need not exist in each of its directories.
             if what.is_some() || self.look(typed, &path, false).await?.is_ok() {
                 there.push((path, what));
             }
