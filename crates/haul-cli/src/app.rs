@@ -36,7 +36,7 @@ pub fn main(argv: Vec<OsString>) -> u8 {
     code
 }
 
-/// What to type if a path that isn't there is the name of a remote without its colon. Nobody is asked for a password for that.
+/// Hint for a missing path that is the name of a remote without its colon. Prompts for no password.
 fn remote_without_colon(context: &Context) -> Option<String> {
     let config = Config::load(context.session.places(), Password::default()).ok()?;
     let known = config.remotes();

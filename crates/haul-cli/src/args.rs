@@ -1,6 +1,6 @@
 //! Puts a command line in order before clap reads it: flags that belong to no command go before the command, values
-//! are joined to their flags, `--flag=false` takes a flag back, the last of repeated flags counts, and the environment's
-//! flags come first. An unknown flag or command is told here, with the nearest name.
+//! are joined to their flags, `--flag=false` cancels a flag, the last of repeated flags counts, and the environment's
+//! flags come first. An unknown flag or command is reported here, with the nearest name.
 
 use crate::error::Usage;
 use clap::{ArgAction, Command};
@@ -13,7 +13,7 @@ use std::{
 /// Reads an environment variable; empty counts as unset.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// What a flag takes.
+/// Kind of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     /// Nothing: it is on or off.
@@ -36,7 +36,7 @@ struct Flag {
     local: bool,
 }
 
-/// What to type for commands of other programs that haul doesn't have.
+/// Advice for commands of other programs that haul doesn't have.
 const OTHER_NAMES: [(&str, &str); 11] = [
     ("cp", "use copy, or copyto to give a file a new name"),
     ("mv", "use move, or moveto to give a file a new name"),
@@ -54,7 +54,7 @@ const OTHER_NAMES: [(&str, &str); 11] = [
 /// Other words for commands that several of haul's commands have.
 const OTHER_WORDS: [(&str, &str); 4] = [("ls", "list"), ("rm", "remove"), ("add", "create"), ("del", "delete")];
 
-/// What to do without a flag that other programs have, at these commands: its long form, its letter, and what to say.
+/// Advice for flags of other programs that haul doesn't have, at these commands: its long form, its letter, and the text.
 const OTHER_FLAGS: [(&[&str], &str, Option<char>, &str); 6] = [
     (&["sync"], "delete", None, "sync always deletes what only the destination has; copy never does"),
     (&["copy", "copyto", "move", "moveto"], "delete", None, "only sync deletes what the source doesn't have"),
@@ -135,7 +135,7 @@ pub fn arrange(root: &Command, argv: Vec<OsString>, env: Env<'_>) -> Result<Vec<
     Ok(all)
 }
 
-/// What is said of a command that `parent`, haul itself or one of its commands, doesn't have.
+/// The message for a command that `parent`, haul itself or one of its commands, doesn't have.
 pub fn unknown(parent: &Command, name: &str) -> Usage {
     let is_root = parent.get_name() == "haul";
     if let Some((_, instead)) = OTHER_NAMES.iter().find(|(other, _)| is_root && *other == name) {
@@ -169,7 +169,7 @@ fn refuse_what_would_be_ignored(root: &Command, line: &Line<'_>) -> Result<(), U
     )))
 }
 
-/// Whose a flag is.
+/// Owner of a flag.
 enum Of {
     /// Every command's.
     All,
@@ -284,7 +284,7 @@ impl<'a> Line<'a> {
         Usage(format!("unknown flag --{name} ({})", near.unwrap_or_else(|| "see haul help flags".into())))
     }
 
-    /// What to do without a flag of other programs.
+    /// Advice for a flag of other programs.
     fn instead(&self, is: impl Fn(&str, Option<char>) -> bool) -> Option<String> {
         let command = self.current.get_name();
         let found = OTHER_FLAGS.iter().find(|(of, long, short, _)| of.contains(&command) && is(long, *short));

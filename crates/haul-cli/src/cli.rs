@@ -57,7 +57,7 @@ pub struct Given {
     pub line: Vec<OsString>,
 }
 
-/// What a command line comes to.
+/// Result of a parsed command line.
 pub enum Parsed {
     /// A command to run.
     Run(Box<Given>),
@@ -88,7 +88,7 @@ pub fn parse(argv: Vec<OsString>, colour: Choice) -> Result<Parsed, Usage> {
     }
 }
 
-/// What is wrong with this line: which variable has the value, or how several sources are given.
+/// The problem of this line: which variable has the value, or how several sources are given.
 fn explained(error: &clap::Error, line: &[OsString]) -> String {
     let text = first_paragraph(&error.render().to_string());
     let told = |kind| match error.get(kind) {
@@ -117,7 +117,7 @@ fn explained(error: &clap::Error, line: &[OsString]) -> String {
     text
 }
 
-/// What clap says, without its `error:` and usage, on one line.
+/// clap's message without its `error:` and usage, on one line.
 fn first_paragraph(text: &str) -> String {
     let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");

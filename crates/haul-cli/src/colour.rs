@@ -20,7 +20,7 @@ pub enum Choice {
     Always,
 }
 
-/// What the command line says, else the environment. A value that isn't one is told later, when all flags are read.
+/// The choice on the command line, else of the environment. An invalid value is reported later, when all flags are read.
 pub fn choice(argv: &[OsString], env: &dyn Fn(&str) -> Option<OsString>) -> Choice {
     let words: Vec<&str> = argv.iter().skip(1).take_while(|w| *w != "--").filter_map(|w| w.to_str()).collect();
     let joined = words.iter().filter_map(|word| word.strip_prefix("--color="));
@@ -41,7 +41,7 @@ fn is_dumb(env: &dyn Fn(&str) -> Option<OsString>) -> bool {
 }
 
 impl Choice {
-    /// True where there are colours.
+    /// True if colours are on.
     pub fn on(self, is_terminal: bool) -> bool {
         match self {
             Choice::Auto => is_terminal,

@@ -1,4 +1,4 @@
-//! What every command is given: flags, display, and the session that opens what is typed.
+//! Context of every command: flags, display, and the session that opens typed paths.
 
 use crate::{
     bwlimit::Timetables,
@@ -92,7 +92,7 @@ impl Context {
         self.hashes.get_or_init(load).clone()
     }
 
-    /// What jobs may go by of what earlier runs found out: without `--index` or `--verify-index` only where a destination's source was.
+    /// Knowledge from earlier runs that jobs may rely on: without `--index` or `--verify-index` only the places of a destination's source.
     pub fn known(&self) -> Known {
         let flags = &self.flags.config;
         let paths = self.state().map(|state| state.join("paths"));
@@ -104,7 +104,7 @@ impl Context {
         Known { hashes: Some(self.hashes()), index, ..known }
     }
 
-    /// What jobs may use for remotes whose keys are named by their content: with `--index` or without, but not with `--no-index`.
+    /// Knowledge that jobs may use for remotes whose keys are named by their content: with `--index` or without, but not with `--no-index`.
     pub fn known_content(&self) -> Known {
         let index = if self.flags.config.no_index { None } else { self.index(true) };
         Known { index, whole: false, ..self.known() }
@@ -164,7 +164,7 @@ impl Context {
         Ok(self.session.open_parent(typed, &self.open_options())?)
     }
 
-    /// Runs a command until it ends or the user stops it. One that `finishes_itself` is told to stop and ends in its own
+    /// Runs a command until it ends or the user stops it. One that `finishes_itself` gets a signal and ends in its own
     /// order; any other is dropped.
     pub async fn until_stopped(
         &self,
@@ -181,7 +181,7 @@ impl Context {
             }
         };
         match outcome {
-            // What it met on its way out is no news.
+            // Errors on its way out are no news.
             Err(_) if self.cancel.is_cancelled() => Ok(Outcome::Exit(code::INTERRUPTED)),
             Ok(Outcome::Exit(_)) if self.cancel.is_cancelled() && !finishes_itself => {
                 Ok(Outcome::Exit(code::INTERRUPTED))
@@ -191,7 +191,7 @@ impl Context {
     }
 }
 
-/// What a command line says of remotes and the network.
+/// Settings of the command line for remotes and the network.
 fn settings(flags: &Flags, stores: StoreFlags) -> Result<Settings> {
     let environment = environment();
     Ok(Settings {

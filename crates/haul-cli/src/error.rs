@@ -50,7 +50,7 @@ pub mod code {
     ];
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug, Default)]
 pub enum Outcome {
     /// It did what it should.
@@ -79,7 +79,7 @@ pub fn usage(text: impl Into<String>) -> anyhow::Error {
     Usage(text.into()).into()
 }
 
-/// What a person reads, and the exit code.
+/// The message for a person, and the exit code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// One line.
@@ -133,13 +133,13 @@ fn typed_wrong(error: &anyhow::Error) -> Option<&str> {
     })
 }
 
-/// What to do about an error of this kind, where there is something to say that the message doesn't.
+/// Advice for an error of this kind, if there is any beyond its message.
 fn hint(error: &Error) -> Option<&'static str> {
     Some(match error.kind() {
         ErrorKind::DirNotFound if error.message().ends_with(NO_KEYS) => {
             "check the spelling: haul lsd shows the directories of the path above it"
         }
-        // What is listed, read or removed is not to be created.
+        // A path to list, read or remove is not to be created.
         ErrorKind::DirNotFound if matches!(error.op(), "write" | "copy" | "move") => {
             "check the spelling, or create it with haul mkdir"
         }
@@ -203,7 +203,7 @@ pub fn why_stopped(report: &Report, error_on_no_transfer: bool) -> Option<&'stat
     }
 }
 
-/// What a run that was cut short leaves for the next one; one line.
+/// Unfinished transfers that a stopped run leaves for the next one; one line.
 pub fn half_sent(report: &Report) -> Option<String> {
     let what = match report.half_sent {
         0 => return None,

@@ -1,4 +1,4 @@
-//! What this machine lets one process have: memory, open files. Read once, at the start; nothing else asks the system.
+//! Resources of one process on this machine: memory, open files. Read once, at the start; nothing else asks the system.
 
 #![allow(clippy::disallowed_methods)] // the one place that reads /proc and /sys
 
@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf, sync::OnceLock};
 const MOST: u64 = 1 << 30;
 /// Least, in bytes: a few parts of an upload.
 const LEAST: u64 = 64 << 20;
-/// One part in so many of what the process may have.
+/// One part in this many of the process's resources.
 const SHARE: u64 = 8;
 
 /// Bytes that transfers may hold by default: an eighth of what the machine and the control group that the process runs in
@@ -66,7 +66,7 @@ pub fn allow_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // What can't be raised stays; running out is then an error of the one file that it meets.
+    // A limit that can't be raised stays; running out is then an error of the one file that it meets.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

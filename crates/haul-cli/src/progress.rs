@@ -38,10 +38,10 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// rclone's `--stats` where the user gives none.
 const USUAL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What `--stats-one-line-date` begins with, as in rclone.
+/// Start of the line with `--stats-one-line-date`, as in rclone.
 const DATE: &str = "2006/01/02 15:04:05 - ";
 
-/// What is shown, and when.
+/// The display's content, and when it is shown.
 #[derive(Clone, Debug)]
 struct Look {
     /// `-P` was given.
@@ -53,7 +53,7 @@ struct Look {
     /// Statistics go out at this level; `None` is INFO, or NOTICE if there was an error.
     level: Option<Level>,
     one_line: bool,
-    /// What the one line begins with, as a layout of Go's.
+    /// Start of the one line, as a layout of Go's.
     date: Option<String>,
     /// `--stats` was given, or something else that asks for a summary.
     summary: bool,
@@ -283,7 +283,7 @@ impl State {
                 self.moving.insert(*step, running);
             }
             Event::Moved { step, bytes } => {
-                // What was never begun is no transfer: a rename inside the store moves nothing.
+                // A step that was never begun is no transfer: a rename inside the store moves nothing.
                 if let Some(running) = self.moving.get_mut(step) {
                     counts.bytes = counts.bytes.saturating_add_signed(*bytes);
                     counts.taken_back += 0.max(-bytes).unsigned_abs();
@@ -307,7 +307,7 @@ impl State {
                 return running;
             }
             Event::Failed { step, error } => {
-                // What was stopped didn't fail; why it was stopped is said once, at the end.
+                // A stopped transfer didn't fail; why it was stopped is said once, at the end.
                 counts.errors += u64::from(error.kind() != ErrorKind::Cancelled);
                 return self.moving.remove(step);
             }
@@ -405,7 +405,7 @@ fn failed(error: &haul_core::Error, key: Option<&Key>) {
     }
 }
 
-/// What failed, in a line. What was only asked for and isn't there is told as that.
+/// One line about a failure. A missing path that was only asked about is reported as such.
 fn failure(error: &haul_core::Error) -> String {
     let message = error.message();
     match error.op() {

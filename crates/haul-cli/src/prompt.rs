@@ -81,7 +81,7 @@ pub fn consent(screen: Arc<Screen>, cancel: Cancel) -> Consent {
     })
 }
 
-/// True where a person can read a question and answer it. Reading would stop a run in the background.
+/// True if a person can read a question and answer it. Reading would stop a background process.
 fn is_attended() -> bool {
     let in_front = || tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
     stdin().is_terminal() && stderr().is_terminal() && in_front()

@@ -49,20 +49,20 @@ pub struct Counts {
     pub bits: bool,
     /// Bytes a second lately; `None` for the average.
     pub speed: Option<f64>,
-    /// What was found out of how many requests each endpoint takes.
+    /// Measured request limits of each endpoint.
     pub lanes: Vec<LaneCount>,
 }
 
-/// What was found out of one lane.
+/// Measurements of one lane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaneCount {
     /// The endpoint, where there are several.
     pub endpoint: Option<String>,
-    /// What its requests do.
+    /// Direction of its requests.
     pub direction: Direction,
     /// Requests at once, and what limits them.
     pub limit: usize,
-    /// What limits them.
+    /// The limiting factor.
     pub by: Limit,
     /// Requests a second, where the other side throttles.
     pub rate: Option<f64>,
@@ -157,7 +157,7 @@ impl Counts {
         self.dirs_deleted = report.totals.dirs_deleted;
         self.checks = self.checks.max(report.totals.checks);
         self.errors = self.errors.max(report.error_count);
-        // What is kept of files that were partly sent was moved, by this run or by one before it.
+        // This run or an earlier one moved the kept bytes of files that were partly sent.
         self.bytes += report.half_sent_bytes;
         self.resumed += report.half_sent_bytes.saturating_sub(self.taken_back);
         self.speed = None;
@@ -205,7 +205,7 @@ fn speed(bytes: f64, bits: bool, text: impl Fn(u64) -> String) -> String {
     format!("{}bit/s", text.strip_suffix('B').unwrap_or(&text))
 }
 
-/// What was transferred, for a narrow terminal: what people look for first stands first, and as much of the rest as fits.
+/// Transferred counts for a narrow terminal: the most wanted ones first, and as many of the rest as fit.
 fn transferred_briefly(counts: &Counts, elapsed: Duration, width: usize) -> String {
     let first = format!(
         "{} {} ETA {}",
@@ -293,12 +293,12 @@ fn lines(counts: &Counts, elapsed: Duration) -> Vec<String> {
 
 /// Terminals of fewer columns get the brief first line.
 const WIDE: usize = 80;
-/// What a terminal must have for a bar, and the bar's width then.
+/// Size that a terminal needs for a bar, and the bar's width then.
 const BARS: [(usize, usize); 2] = [(120, 20), (WIDE, 10)];
 /// The name's least width: below that there is none.
 const NAME: usize = 4;
 
-/// The display for a terminal of so many columns and lines: the statistics and as many of the files on their way as fit. Names are
+/// The display for a terminal of this many columns and lines: the statistics and as many of the files on their way as fit. Names are
 /// shortened in the middle to `names` characters (0: as far as the terminal is wide), so that percent, speed and time left are seen.
 pub fn live(
     counts: &Counts,

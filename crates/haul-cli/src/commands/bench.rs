@@ -76,7 +76,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
 
 /// `--max-bytes` unless it is given.
 const MAX_BYTES: u64 = 1 << 30;
-/// The same between two directories, where bytes cost nothing and many are written in a second.
+/// As above between two directories, where bytes cost nothing and many are written in a second.
 const MAX_BYTES_ACROSS: u64 = 4 << 30;
 
 /// Runs it.
@@ -159,7 +159,7 @@ fn alone(src: &dyn Store, dst: &dyn Store) -> usize {
     src.caps().concurrency.max(dst.caps().concurrency)
 }
 
-/// What a bench sets or has no use for must not be given and then silently ignored.
+/// Rejects flags that a bench sets itself or has no use for, which would be silently ignored.
 fn refuse_flags(ctx: &Context) -> Result<()> {
     let flags = &ctx.flags;
     let fixed = [

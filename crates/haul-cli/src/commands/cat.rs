@@ -53,7 +53,7 @@ async fn print(args: Args, ctx: &Context) -> Result<Outcome> {
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         if let Err(error) = sink.file(&source.store, &entry, window).await {
-            // What can't be read is one file's matter; what can't be printed ends it all.
+            // A read error concerns one file; a write error ends the command.
             failures.add(error.downcast::<Error>()?);
         }
         sink.write(args.separator.as_bytes())?;

@@ -1,4 +1,4 @@
-//! What all commands that delete have in common: asking first, batches, and directories from the deepest up.
+//! Shared by all commands that delete: prompts, batches, and directories from the deepest up.
 
 use super::listing::Failures;
 use crate::{
@@ -42,9 +42,9 @@ impl MaxDelete {
         (files.is_some() || bytes.is_some()).then_some(MaxDelete { files, bytes, seen: (0, 0) })
     }
 
-    /// One more file of so many bytes.
+    /// Adds a file of `size` bytes.
     ///
-    /// Errors: `Limit` when that is too much.
+    /// Errors: `Limit` when that exceeds a limit.
     pub fn add(&mut self, size: u64) -> Result<(), Error> {
         self.seen = (self.seen.0 + 1, self.seen.1.saturating_add(size));
         let over = match (self.files, self.bytes) {
@@ -61,7 +61,7 @@ pub fn allowed(ctx: &Context, what: &str, key: &Key, size: Option<u64>) -> bool 
     is_allowed(ctx, what, &key.display(), size)
 }
 
-/// The same of the place that was named on the command line.
+/// As above for a place that was named on the command line.
 pub fn allowed_at(ctx: &Context, what: &str, place: &OsStr) -> bool {
     is_allowed(ctx, what, &crate::journal::told(place), None)
 }

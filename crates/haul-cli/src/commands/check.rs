@@ -103,7 +103,7 @@ pub async fn compare(
     Ok(conclude(&report, &names.1))
 }
 
-/// What was found as the decision of a job that is only planned.
+/// The result as the decision of a job that is only planned.
 fn event(checked: &Checked) -> Option<Event> {
     match (&checked.step, &checked.error) {
         (Some(step), _) => Event::decided(step, true),

@@ -51,7 +51,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     last.map_or(Ok(Outcome::Done), |error| Err(error.into()))
 }
 
-/// What there is to be removed, or was.
+/// Leftovers to remove, or removed.
 enum There {
     Uploads(Unfinished),
     Trash(Vec<Key>),

@@ -139,7 +139,7 @@ impl Gathered {
     }
 }
 
-/// What is there is transferred whatever the destination has, unless flags compare.
+/// The file is transferred whatever the destination has, unless flags compare.
 fn job(ctx: &Context) -> Result<Job> {
     let mut job = flags::job(&ctx.flags)?;
     job.verb = Verb::Copy;

@@ -127,7 +127,7 @@ struct Work<'a> {
     failures: Failures,
 }
 
-/// What is done about a group.
+/// Action for a group.
 enum Choice {
     /// Nothing.
     Skip,
@@ -193,7 +193,7 @@ impl Work<'_> {
             return Ok(true);
         }
         let mut left: Vec<Entry> = Vec::new();
-        // Who wants the newest, say, wants the newest of those that are identical too.
+        // The newest of all, say, is the choice among identical ones too.
         let best = best(self.mode, files);
         let order = best.into_iter().chain((0..files.len()).filter(|at| Some(*at) != best));
         for file in order.map(|at| &files[at]) {
@@ -254,7 +254,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What is to be done about files that aren't identical.
+    /// Action for files that aren't identical.
     fn choose(&self, key: &Key, files: &[Entry]) -> Result<Choice> {
         Ok(match self.mode {
             Mode::Skip | Mode::List => Choice::Skip,
@@ -382,7 +382,7 @@ impl Work<'_> {
             if !allowed(self.ctx, "delete duplicate", &file.key, size(file)) {
                 continue;
             }
-            // Whoever was asked may have thought for long.
+            // The prompt may have been open for long.
             if !store.caps().deletes_version && self.failures.keep(check_still("dedupe", &store, file).await).is_none()
             {
                 continue;

@@ -52,7 +52,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         if !allowed(ctx, "delete", &entry.key, Some(entry.size)) {
             continue;
         }
-        // Whoever was asked may have thought for long.
+        // The prompt may have been open for long.
         let asked = ctx.flags.config.interactive && !source.store.caps().deletes_version;
         if asked && failures.keep(check_still("delete", &source.store, &entry).await).is_none() {
             continue;

@@ -65,7 +65,7 @@ impl Events {
         }
     }
 
-    /// Errors: what could not be written.
+    /// Errors: the output can't be written.
     pub fn finish(&self) -> Result<()> {
         let mut state = self.state();
         let written = state.failed.take().map_or(Ok(()), Err);

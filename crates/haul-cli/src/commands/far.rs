@@ -38,7 +38,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     };
     let root = args.root.map(absolute).transpose()?.map(|root| root.into_os_string().into_vec());
     let address = env("SSH_CONNECTION").and_then(|connection| server(connection.to_str()?));
-    // Who may do all that the user may can open ports anyway; what is confined opens none unasked.
+    // A peer with all the user's rights can open ports anyway; a confined one opens none unasked.
     let listens = address.filter(|_| args.listen || root.is_none() && !args.read_only);
     let settings = Settings { open: Arc::new(open), root, read_only: args.read_only, listens };
     let ends = [stdin().as_fd().try_clone_to_owned()?, stdout().as_fd().try_clone_to_owned()?];

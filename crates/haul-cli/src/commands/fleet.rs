@@ -198,7 +198,7 @@ async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
         Ok(_) => {}
     }
     board.cancel().await?;
-    // What workers begin until they have seen that, they remove themselves.
+    // Workers remove their own writes that they begin before they see the cancellation.
     let unknown = |error| vec![error::verdict(&error).line];
     for why in still_there(&board, &spec, ctx).await.unwrap_or_else(unknown) {
         tracing::warn!("Parts of a large file may still be at the destination: {why}");
@@ -211,7 +211,7 @@ async fn cancel(args: CancelArgs, ctx: &Context) -> Result<Outcome> {
 async fn still_there(board: &Board, spec: &JobSpec, ctx: &Context) -> Result<Vec<String>> {
     let view = board.look().await?;
     let records = records(board, spec, &view, &mut BTreeMap::new()).await?;
-    // What can't be read may tell of a write.
+    // An unreadable record may be of a write.
     let unread = records.values().filter(|record| record.by.is_unread());
     let mut failed: Vec<String> = unread.flat_map(|record| record.outcome.errors.clone()).collect();
     if !records.values().any(has_write) {
@@ -256,7 +256,7 @@ fn number(text: &str) -> Result<(usize, usize), String> {
     if worker < of { Ok((worker, of)) } else { Err(wrong()) }
 }
 
-/// What was typed, so that it means the same on every machine.
+/// The typed path in a form that means the same on every machine.
 fn anywhere(typed: &OsStr) -> Result<String> {
     let wrong = |why: &str| usage(format!("{}: {why}", journal::told(typed)));
     let text = match Spec::parse(typed.as_bytes())?.place {
@@ -348,7 +348,7 @@ async fn new_job(args: CreateArgs, ctx: &Context) -> Result<Outcome> {
         return Err(usage(format!("{} is one file: use copy for that", journal::told(&args.ends.source))));
     }
     let dst = ctx.open(&args.ends.dest)?;
-    // What can't be opened is better found out here than by a thousand workers.
+    // An end that can't be opened is better found here than by a thousand workers.
     let cx = job::cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &args.ends.dest)?;
     haul::overlap::check(&cx, job.verb)?;
     haul::overlap::check_backup(&cx, &job)?;
@@ -464,7 +464,7 @@ fn line_of(spec: &JobSpec, ctx: &Context) -> Result<(Context, CreateArgs)> {
 
 /// Refuses what a worker can't have for itself: it would do other work than the others.
 fn check_own() -> Result<()> {
-    // What is typed: variables may be those with which the job was made.
+    // The words as typed: variables may be those with which the job was created.
     let line: Vec<OsString> = std::env::args_os().skip(1).collect();
     let filters = flags::filter::FilterFlags::augment_args(clap::Command::new("filter"));
     let is_filter = |word: &&str| {
@@ -570,7 +570,7 @@ fn text(summary: &Summary) -> String {
     )
 }
 
-/// What to do about a job, where there is something.
+/// The next step for a job, if there is one.
 fn next_step(summary: &Summary, job: &str) -> Option<String> {
     let Summary { complete, cancelled, workers, silent, .. } = summary;
     let nobody = !complete && !cancelled && workers == silent;

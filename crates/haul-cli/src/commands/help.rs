@@ -112,7 +112,7 @@ fn own_flags(command: &Command, path: &str, each: &mut impl FnMut(&str, &Arg)) {
 }
 
 fn rendered(flags: Vec<Arg>) -> StyledStr {
-    // What a flag conflicts with need not be among those that are shown.
+    // Flags that conflict with this one need not be among those that are shown.
     let alone = |flag: Arg| flag.conflicts_with(Resettable::<Id>::Reset).requires(Resettable::<Id>::Reset);
     let shown = Command::new("flags").disable_help_flag(true).help_template("{all-args}\n");
     shown.args(flags.into_iter().map(alone)).render_help()

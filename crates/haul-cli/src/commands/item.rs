@@ -8,7 +8,7 @@ use haul_store::Store;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What to find out about each entry.
+/// Facts to find out about each entry.
 #[derive(Clone, Default)]
 pub struct Facts {
     /// The stored time; the listing itself asks for it.
@@ -23,7 +23,7 @@ pub struct Facts {
 pub struct Item {
     /// As listed, or fresher.
     pub entry: Entry,
-    /// What couldn't be found out.
+    /// Errors of facts that couldn't be found out.
     pub failed: Vec<Error>,
 }
 

@@ -1,4 +1,4 @@
-//! What `copy`, `sync`, `move`, `copyto` and `moveto` share: opening both ends, the rules, and the run.
+//! Shared by `copy`, `sync`, `move`, `copyto` and `moveto`: opening both ends, the rules, and the run.
 
 use super::{
     events::{EventFlags, Events},
@@ -101,7 +101,7 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
     folder(verb, args.into(), ctx, false).await
 }
 
-/// The same; a move that `renames` may take the source directory itself along.
+/// As above; a move that `renames` may take the source directory itself along.
 async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Result<Outcome> {
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;
@@ -139,7 +139,7 @@ async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Res
 /// Moves a directory as a whole, where the job and its stores allow that; `None` where it is to be moved file by file.
 async fn at_once(ctx: &Context, job: &Job, cx: &Cx, ends: &Ends, written: &Written) -> Option<Report> {
     let renamed = !ctx.flags.copy.name_transform.is_empty() || ctx.flags.copy.ignore_case_sync;
-    // What a link leads to would come as a link; and who wants each file in a list gets each file.
+    // The target of a link would be renamed as a link; and a list of each file needs each file.
     if renamed || ctx.flags.meta.copy_links || written.lists.is_some() || !may_go_whole(job, cx) {
         return None;
     }
@@ -187,7 +187,7 @@ impl Written {
         Ok(Written { lists, events: Events::open(&args.copy.events, &mut cx.sink)? })
     }
 
-    /// Errors: what could not be written.
+    /// Errors: the output can't be written.
     fn finish(self) -> Result<()> {
         let events = self.events.map_or(Ok(()), |events| events.finish());
         self.lists.map_or(Ok(()), |lists| lists.finish()).and(events)
@@ -208,7 +208,7 @@ fn given(ctx: &Context, verb: Verb, args: &MoveArgs) -> Result<Job> {
     Ok(job)
 }
 
-/// What `--name-transform` does to names.
+/// Names changed by `--name-transform`.
 fn new_names(ctx: &Context) -> Result<Option<NewNames>> {
     let typed = &ctx.flags.copy.name_transform;
     let wrong = |why| crate::error::usage(format!("--name-transform {why}"));

@@ -1,4 +1,4 @@
-//! What all commands that list have in common: where they list, how deep, and what becomes of what can't be read.
+//! Shared by all commands that list: where they list, how deep, and what happens to unreadable entries.
 
 use crate::{
     context::Context,
@@ -23,11 +23,11 @@ use std::{
 /// Requests at once when the user doesn't say, as in rclone.
 const CHECKERS: usize = 8;
 
-/// What a command lists: a folder through the filter, or one file.
+/// Source of a listing: a folder through the filter, or one file.
 pub struct Source {
     /// The folder, or the one that holds the file.
     pub store: Arc<dyn Store>,
-    /// What of it is wanted.
+    /// Filter for its entries.
     pub filter: Arc<Filter>,
     /// How much is asked for at once.
     pub checkers: usize,
@@ -37,21 +37,21 @@ pub struct Source {
     pub file: Option<Key>,
     /// File systems are listed for themselves, without what is mounted in them.
     one_device: bool,
-    /// What is told of what can't be copied.
+    /// Reporting of entries that can't be copied.
     tell: Tell,
 }
 
 impl Source {
-    /// Opens what the user named.
+    /// Opens the path named by the user.
     ///
-    /// Errors: those of opening; usage errors of the filter flags.
+    /// Errors: the path can't be opened; usage errors of the filter flags.
     pub async fn open(ctx: &Context, path: &OsStr) -> Result<Source> {
         Source::open_as(ctx, path, &ctx.open_options()).await
     }
 
-    /// Opens it in another way than the flags say.
+    /// Opens it with other options than those of the flags.
     ///
-    /// Errors: as [`Source::open`].
+    /// Errors: as for [`Source::open`].
     pub async fn open_as(ctx: &Context, path: &OsStr, options: &OpenOptions) -> Result<Source> {
         let (store, file) = ctx.open_source_as(path, options).await?;
         let mut spec = flags::filter(&ctx.flags)?;

@@ -72,9 +72,9 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What the filters let through.
+/// The remotes that pass the filters.
 ///
-/// Errors: a pattern that isn't one.
+/// Errors: an invalid pattern.
 fn wanted(args: &Args) -> Result<impl Fn(&Remote) -> bool + use<>, String> {
     let pattern = |text: &Option<String>| {
         let glob = text.as_ref().map(|text| if args.exact { format!("/{text}") } else { format!("/**{text}**") });

@@ -65,7 +65,7 @@ impl Lists {
 }
 
 impl JobLists {
-    /// True where one of them has files that only the destination has: it must be listed whole.
+    /// True if one of them shows files that only the destination has: it must be listed whole.
     pub fn want_extra(&self) -> bool {
         self.lists.combined.is_some() || self.lists.missing_on_src.is_some() || self.dest_after.is_some()
     }
@@ -128,7 +128,7 @@ impl Writers {
         line(out, key)
     }
 
-    /// Errors: what could not be written.
+    /// Errors: the output can't be written.
     pub fn finish(self) -> Result<()> {
         let all = [self.combined, self.differ, self.matching, self.missing_on_src, self.missing_on_dst, self.error];
         all.into_iter().try_for_each(flush)
@@ -174,7 +174,7 @@ impl Listing {
         Ok(Some(Arc::new(Listing { next: next.clone(), state: Mutex::new(state) })))
     }
 
-    /// Errors: what could not be written.
+    /// Errors: the output can't be written.
     pub fn finish(&self) -> Result<()> {
         let mut state = self.state();
         if let Some(error) = state.failed.take() {
@@ -227,7 +227,7 @@ impl State {
                 if let Some(key) = error.key().or(begun.as_ref()) {
                     self.write(Found::Error, key);
                     if self.replaced.remove(key) {
-                        // What was to be replaced is still there.
+                        // The file that was to be replaced is still there.
                         self.after(key);
                     }
                 }

@@ -105,7 +105,7 @@ async fn list(args: Args, ctx: &Context) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What the format asks for beyond what listings give.
+/// Facts of the format beyond those of listings.
 fn facts(args: &Args, server: bool) -> Result<Facts> {
     let mut facts = Facts::default();
     for letter in args.format.chars() {

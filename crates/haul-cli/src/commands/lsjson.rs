@@ -203,7 +203,7 @@ impl Row<'_> {
             row.insert("EncryptedPath".into(), text(bare(hidden.stored())));
             row.insert("Encrypted".into(), text(key::name(bare(hidden.stored()))));
         }
-        // What a directory holds isn't known without a listing.
+        // The size of a directory's contents is unknown without a listing.
         let size = if entry.is_dir() || !entry.sized { Value::from(-1) } else { Value::from(entry.size) };
         row.insert("Size".into(), size);
         if !self.args.no_mimetype {

@@ -336,7 +336,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// True for jobs: on Ctrl-C they are told to stop and end in their own order. Other commands are dropped.
+    /// True for jobs: Ctrl-C signals them, and they end in their own order. Other commands are dropped.
     pub fn finishes_itself(&self) -> bool {
         use Command::{Bench, Copy, Copyto, Dcp, Dvc, Moveto, Mv, Rsync, Sync};
         if let Dvc(args) = self {

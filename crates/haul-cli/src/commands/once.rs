@@ -1,4 +1,4 @@
-//! What can be read only once and goes to a file: what the flags say of a file that is there already.
+//! Input that can be read only once and goes to a file: the flags' rules for a file that exists already.
 
 use super::change::allowed;
 use crate::context::Context;
@@ -6,10 +6,10 @@ use haul_core::{Error, ErrorKind, Key, plan::Replace};
 use haul_store::Store;
 use std::sync::Arc;
 
-/// What a write to `key` may replace; `None` where what is there stays as it is, which is told. Asks the store only if flags make a
+/// The entries that a write to `key` may replace; `None` if the existing one stays, which is reported. Asks the store only if flags make a
 /// difference.
 ///
-/// Errors: `Exists`, for a file that must not change; `Unsupported`, where a backup was to be kept; those of asking.
+/// Errors: `Exists`, for a file that must not change; `Unsupported`, if a backup is to be kept; the store can't be asked.
 pub async fn may_replace(ctx: &Context, dst: &Arc<dyn Store>, key: &Key) -> Result<Option<Replace>, Error> {
     let (copy, sync) = (&ctx.flags.copy, &ctx.flags.sync);
     let backup = sync.backup_dir.is_some() || sync.suffix.is_some();

@@ -54,7 +54,7 @@ pub async fn remove(ctx: &Context, source: &Source, leave_root: bool) -> Result<
                 marked.see(&source.filter, &entry);
                 empty.see(&entry);
             }
-            // What a directory that can't be read holds isn't known, so neither it nor those above it are empty.
+            // The contents of an unreadable directory are unknown, so neither it nor those above it are empty.
             Err(error) => {
                 empty.keep(error.key().cloned().unwrap_or_else(|| Key::new("")).as_bytes());
                 failures.add(error);

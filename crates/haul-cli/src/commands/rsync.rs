@@ -21,7 +21,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     Ok(Outcome::Exit(haul_rsync::run(args.words, &surroundings(ctx, &journals)).await?))
 }
 
-/// What a front end with words of its own is given.
+/// Context for a front end with its own command line.
 pub fn surroundings<'a>(ctx: &'a Context, journals: &'a haul_rsync::Journals<'a>) -> haul_rsync::Context<'a> {
     haul_rsync::Context {
         session: &ctx.session,

@@ -95,13 +95,13 @@ const GO_ON: &[&str] = &[
     "fleet",
 ];
 
-/// How a command is started on so many nodes, and the exit code after which it can be gone on with, if it can.
+/// Command to start on `nodes` nodes, and the exit code after which it can be resumed, if it can.
 fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
     let typed = words.iter().map(|word| shell(word)).collect::<Vec<_>>().join(" ");
     match words {
         ["fleet", "work", ..] => Ok((format!("srun haul {typed}"), Some(130))),
         ["dcp", ..] if nodes > 1 => Ok((format!("srun haul-mpi {typed}"), Some(20))),
-        // What it compared isn't kept: queued again it would begin again without end.
+        // Comparisons aren't kept: queued again it would begin again without end.
         ["haul-mpi", "check", ..] => Ok((format!("srun {typed}"), None)),
         ["haul-mpi", "dcp" | "sync" | "delete", ..] => Ok((format!("srun {typed}"), Some(20))),
         ["haul-mpi", ..] => Err("name the command of haul-mpi: dcp, sync, check or delete".into()),

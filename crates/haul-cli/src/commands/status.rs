@@ -195,7 +195,7 @@ impl State {
         self.counts[group as usize] += 1;
         self.bytes += if action == Action::Copy { size } else { 0 };
         if action != Action::Refuse {
-            // What is refused is an error, which has a sign of its own.
+            // A refused file is an error, which has its own sign.
             self.sign(group.sign(), key);
         }
         let Some(names) = self.names.get_mut(group as usize) else { return };

@@ -13,7 +13,7 @@ pub struct Typed {
     quotes: bool,
 }
 
-/// What must not stand in a word of bash as it is.
+/// Characters that need a backslash in a word of bash.
 const SPECIAL: &str = " \t\"'\\$`&|;<>()*?[]{}!#";
 
 impl Typed {

@@ -44,7 +44,7 @@ pub fn main(args: &[OsString]) -> u8 {
     crate::error::code::OK
 }
 
-/// What the word to complete is.
+/// Kind of the word to complete.
 enum Wanted<'a> {
     /// The value of a flag, after what stands before it in the same word.
     Value(&'a Arg, &'a str),
@@ -133,7 +133,7 @@ fn waits<'t>(tree: &'t Command, command: &'t Command, word: &str) -> Option<&'t 
     (takes && must).then_some(found)
 }
 
-/// What an argument may be, going by what it may hold, else by what it is called.
+/// Candidates for an argument, by its possible values, else by its name.
 fn values(arg: &Arg, current: &str, typed: &Typed) -> Vec<String> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
@@ -162,7 +162,7 @@ fn paths(current: &str, typed: &Typed) -> Vec<String> {
     found
 }
 
-/// What the folder of this machine holds that the word is in.
+/// Entries of the local folder that the word is in.
 fn local(current: &str) -> Vec<String> {
     let at = current.rfind('/').map_or(0, |at| at + 1);
     let (folder, begun) = current.split_at(at);
@@ -210,7 +210,7 @@ fn jobs(typed: &Typed) -> Vec<String> {
     found.map(|(jobs, _)| jobs.iter().map(|job| job.id.to_string()).collect()).unwrap_or_default()
 }
 
-/// What the folder of a remote holds that the word is in: buckets too.
+/// Entries of the remote folder that the word is in: buckets too.
 fn on_remote(current: &str, typed: &Typed) -> Vec<String> {
     let at = current.rfind(['/', ':']).map_or(0, |at| at + 1);
     let (folder, begun) = current.split_at(at);

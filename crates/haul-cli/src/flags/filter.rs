@@ -111,8 +111,8 @@ struct Given<'a> {
     filter_from: &'a [String],
 }
 
-/// What the flags say, in the order in which it counts: include, include-from, exclude, exclude-from, filter,
-/// filter-from; an include leaves out whatever no rule names. Reads the files that the flags name.
+/// The filter of the flags, in the order in which they count: include, include-from, exclude, exclude-from, filter,
+/// filter-from; an include leaves out every file that no rule names. Reads the files that the flags name.
 pub fn filter(flags: &super::Flags) -> Result<FilterSpec> {
     let flags = &flags.filter;
     let now = Timestamp::now();

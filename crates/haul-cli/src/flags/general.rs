@@ -54,7 +54,7 @@ pub struct GeneralFlags {
 }
 
 impl GeneralFlags {
-    /// What is shown for what has no time.
+    /// The time shown for entries without one.
     pub fn default_time(&self) -> Mtime {
         self.default_time.unwrap_or(NO_TIME)
     }

@@ -55,9 +55,9 @@ pub struct KeepFlags {
     pub numeric_ids: bool,
 }
 
-/// What the flags keep.
+/// Attributes to keep, by the flags.
 ///
-/// Errors: changes of permissions that can't be read, users and groups that aren't known here.
+/// Errors: permission changes that can't be parsed, users and groups that are unknown here.
 pub fn keep(flags: &KeepFlags) -> Result<Keep> {
     let all = if flags.archive { Keep::archive() } else { Keep::default() };
     let umask = haul_fs::umask();

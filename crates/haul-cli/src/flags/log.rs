@@ -151,7 +151,7 @@ fn limits(flags: &LogFlags) -> Option<Limits> {
     })
 }
 
-/// What the log shows and where it goes.
+/// Level, format and target of the log.
 pub fn settings(flags: &super::Flags) -> Result<Settings> {
     let dump = flags.network.dump.is_some();
     let flags = &flags.log;
@@ -168,7 +168,7 @@ pub fn settings(flags: &super::Flags) -> Result<Settings> {
         (None, 1) => Level::INFO,
         (None, _) => Level::DEBUG,
     };
-    // What is dumped goes into the log as INFO, and whoever asks for it wants to see it.
+    // A dump goes into the log as INFO, and the user who asks for it wants to see it.
     let level = if dump { level.max(Level::INFO) } else { level };
     let format = flags.log_format.unwrap_or_default();
     let format = Format { json: format.json || flags.use_json_log, ..format };

@@ -73,7 +73,7 @@ pub fn with_date(text: &str) -> String {
     format!("{of}suffix={}{date}{}", &value[..open], &value[(close + 1).max(open)..])
 }
 
-/// What is told of what can't be copied.
+/// Reporting of entries that can't be copied.
 pub fn tell(flags: &Flags) -> Tell {
     Tell { no_links: flags.meta.skip_links, no_specials: flags.meta.skip_specials, ..Tell::default() }
 }

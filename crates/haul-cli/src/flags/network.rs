@@ -120,7 +120,7 @@ pub enum Dump {
     Headers,
 }
 
-/// What all network stores share, as the flags say.
+/// Settings of all network stores, by the flags.
 ///
 /// Errors: a password that isn't obscured.
 pub fn net(flags: &super::Flags) -> Result<Net> {

@@ -63,7 +63,7 @@ impl Format {
         Ok(format)
     }
 
-    /// What a log of the system's own takes, which adds times and processes by itself.
+    /// Format for the system's own log, which adds times and processes itself.
     pub fn of_system(level: bool) -> Format {
         Format { level, ..Format::nothing() }
     }
@@ -72,7 +72,7 @@ impl Format {
 /// An event's message, the key it is about, and the rest.
 #[derive(Default)]
 pub struct Seen {
-    /// What happened.
+    /// The message.
     pub message: String,
     /// To what.
     pub key: Option<String>,

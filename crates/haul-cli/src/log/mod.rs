@@ -23,10 +23,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// What the log shows and where it goes.
+/// Level, format and target of the log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// This and what is graver.
+    /// The lowest level that is logged.
     pub level: Level,
     /// Where.
     pub target: Target,
@@ -85,14 +85,14 @@ struct Lines {
     screen: Arc<Screen>,
 }
 
-/// What is put around a line.
+/// Framing of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
     /// Nothing.
     Line,
-    /// What syslog takes.
+    /// Format of syslog.
     Syslog(Facility),
-    /// What the journal takes.
+    /// Format of the journal.
     Journal,
     /// The level in front, as services write it.
     Prefixed,

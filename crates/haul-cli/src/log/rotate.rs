@@ -201,7 +201,7 @@ mod tests {
         Limits { size, backups: None, days: None, compress: false }
     }
 
-    /// What is in a folder, by name; compressed files as what they hold.
+    /// Contents of a folder, by name; compressed files are decompressed.
     fn files(folder: &Path) -> BTreeMap<String, String> {
         let read = |path: &Path| {
             let bytes = fs::read(path).unwrap();

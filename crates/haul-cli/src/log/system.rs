@@ -124,7 +124,7 @@ pub fn to_syslog(facility: Facility, level: Level, now: &Zoned, line: &str) -> S
     format!("<{priority}>{} haul[{}]: {line}", now.strftime("%b %e %H:%M:%S"), std::process::id())
 }
 
-/// A message as the journal takes it: fields, of which one of several lines is told its length.
+/// A message in the journal's format: fields, with the length of one that has several lines.
 fn fields(severity: u8, message: &[u8]) -> Vec<u8> {
     let mut fields = format!("PRIORITY={}\nSYSLOG_IDENTIFIER=haul\n", char::from(severity)).into_bytes();
     if message.contains(&b'\n') {

@@ -82,7 +82,7 @@ fn command(command: &Command, level: usize, seen: &mut BTreeMap<String, String>,
     }
 }
 
-/// What a command does, its examples as code.
+/// Description of a command, its examples as code.
 fn about(command: &Command) -> String {
     let text = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
     let mut out = String::new();

@@ -10,7 +10,7 @@ pub const NANOS: &str = "2006-01-02 15:04:05.000000000";
 /// To the second.
 pub const SECONDS: &str = "2006-01-02 15:04:05";
 
-/// What directories show that have no time of their own, as in rclone: 2000-01-01T00:00:00Z.
+/// Time shown for directories without one, as in rclone: 2000-01-01T00:00:00Z.
 pub const NO_TIME: Mtime = Mtime(946_684_800_000_000_000);
 
 /// `time` in `layout`, in `zone`. A time that no calendar holds is shown as [`NO_TIME`].
@@ -153,8 +153,8 @@ fn offset(t: &Zoned, out: &mut String, z_for_zero: bool, colon: &str, pairs: usi
     out.push_str(&parts[..pairs].join(colon));
 }
 
-/// `.000` (so many digits) or `.999` (without zeros at the end), after `.` or `,`, when no digit follows. Returns what is
-/// left of the layout.
+/// `.000` (as many digits) or `.999` (without trailing zeros), after `.` or `,`, when no digit follows. Returns the
+/// rest of the layout.
 fn fraction<'a>(layout: &'a str, t: &Zoned, out: &mut String) -> Option<&'a str> {
     let mark = layout.chars().next().filter(|c| ".,".contains(*c))?;
     let digits = &layout[1..];

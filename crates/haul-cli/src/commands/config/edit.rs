@@ -116,7 +116,7 @@ pub async fn update(args: UpdateArgs, context: &Context) -> Result<()> {
     say(&config, name, &path, args.how)
 }
 
-/// What is set, apart from answers to questions that aren't kept (`config_is_local=false`).
+/// Splits the words into options, and answers to questions that aren't kept (`config_is_local=false`).
 fn apart(kind: &str, words: &[String]) -> Result<(Options, Vec<(String, String)>)> {
     // One option of Box's begins like an answer.
     let is_answer = |key: &str| key.starts_with("config_") && option(kind, key).is_none();
@@ -333,7 +333,7 @@ fn checked(kind: &str, key: &str, value: &str, how: How) -> Result<String> {
     if option.kind != OptionKind::Obscured || value.is_empty() || how.no_obscure {
         return Ok(value.into());
     }
-    // What can be revealed was obscured before; --obscure says it wasn't.
+    // A value that can be revealed is obscured already; --obscure says it isn't.
     match how.obscure || obscure::reveal(value).is_err() {
         true => Ok(obscure::obscure(value)?),
         false => Ok(value.into()),

@@ -217,7 +217,7 @@ fn questions(kind: &str, values: &mut Vec<(String, String)>, confirm: Confirm, w
     Ok(())
 }
 
-/// Keys before `env_auth`, which is for who has none.
+/// Keys before `env_auth`, which is for users without keys.
 fn in_order(mut options: Vec<&OptionSpec>) -> Vec<&OptionSpec> {
     let at = |options: &[&OptionSpec], name: &str| options.iter().position(|option| option.name == name);
     if let (Some(env), Some(secret)) = (at(&options, "env_auth"), at(&options, "secret_access_key"))
@@ -230,14 +230,14 @@ fn in_order(mut options: Vec<&OptionSpec>) -> Vec<&OptionSpec> {
 
 fn ask_for(kind: &str, option: &OptionSpec, values: &mut Vec<(String, String)>, width: usize) -> Result<()> {
     let now = values.iter().find(|(key, _)| key == option.name).map(|(_, value)| value.clone());
-    // What is encrypted with a slip in it is lost; any other slip shows at the first connection.
+    // Data encrypted with a mistyped password is lost; any other typo shows at the first connection.
     let times = if kind == "crypt" { Times::Twice } else { Times::Once };
     let answer = question(option, now.as_deref(), width, times)?;
     set(values, option.name, answer);
     Ok(())
 }
 
-/// What was answered to a question; nothing leaves it as it is.
+/// The answer to a question; no answer leaves the value as it is.
 enum Answer {
     Value(String),
     Remove,

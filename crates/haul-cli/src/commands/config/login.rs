@@ -104,7 +104,7 @@ impl setup::Show for Show {
     }
 }
 
-/// What is known of the log-in of a type.
+/// The login provider of a type.
 ///
 /// Errors: there is none, or no such type.
 pub fn provider(kind: &str) -> Result<&'static Provider> {
@@ -245,8 +245,8 @@ pub async fn answered(
     Ok((dialogue.changed, None))
 }
 
-/// Whom a program asks, it asks by rclone's questions: where this machine has no browser, for what `authorize` printed on another. What haul
-/// offers people besides would be an answer to another question, or a wait for somebody who sees nothing.
+/// The question for another program: rclone's, about a machine without a browser, for the output of `authorize` on another. haul's further
+/// choices for people would answer another question, or wait for somebody who sees nothing.
 fn elsewhere<'a>(at: (&'a str, &'a str)) -> (&'a str, &'a str) {
     if at == (setup::HERE.0, "false") { setup::ELSEWHERE } else { at }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const SET: &str = "*all-set";
 const ADVANCED: &str = "*all-advanced";
 
-/// What follows from an answer.
+/// Result of an answer.
 #[derive(Default)]
 pub struct Next {
     /// The option that the answer sets, as it was typed.

@@ -33,7 +33,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let git = InGit::of(&opened.repo, &paths).await?;
     for path in paths {
         let done = add(&opened.repo, &opened.index, &path, &git, &mut state, &sink).await;
-        // What was hashed is worth keeping, whatever became of the rest.
+        // The hashes are worth keeping even if the rest failed.
         state.save();
         let done = done?;
         tracing::info!("{path}: {} tracked by {}", super::files(done.files), done.file);

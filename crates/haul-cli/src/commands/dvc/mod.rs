@@ -155,7 +155,7 @@ impl Opened {
         Ok(disk::run(move || Lock::take(&dvc)).await?)
     }
 
-    /// What targets mean.
+    /// The outputs that the targets name.
     fn choose(&self, targets: &Targets) -> Result<Vec<Chosen>> {
         let mut all = Vec::new();
         for target in &targets.targets {
@@ -198,8 +198,8 @@ impl Opened {
     }
 }
 
-/// What was chosen, by the remote that it belongs to. What is imported belongs to another repository, and what has a remote of its own goes
-/// to no other, whichever is named.
+/// The chosen outputs by the remote that they belong to. An imported one belongs to another repository, and one with a remote of its own
+/// goes to no other, whichever is named.
 fn by_remote(chosen: Vec<Chosen>, named: Option<&str>) -> Vec<(Option<String>, Vec<Chosen>)> {
     let mut groups: Vec<(Option<String>, Vec<Chosen>)> = Vec::new();
     for one in chosen {

@@ -116,7 +116,7 @@ pub async fn pull(args: PullArgs, ctx: &Context) -> Result<Outcome> {
     }
     let done = checkout::all(&opened, &chosen, args.how, false).await?;
     checkout::show(&opened, &done, ctx)?;
-    // What couldn't be brought isn't told again as missing.
+    // Content that couldn't be transferred isn't reported again as missing.
     let was_ok = report.is_ok();
     for error in done.failed {
         let follows = !was_ok && error.kind() == ErrorKind::NotFound;
@@ -140,7 +140,7 @@ async fn bring_all(args: &FetchArgs, opened: &mut Opened, ctx: &Context) -> Resu
     let own = own.unwrap_or_default();
     let mut report = Report::default();
     for (remote, chosen) in by_remote(chosen, args.place.remote.as_deref()) {
-        // What the cache has needs no remote.
+        // Content in the cache needs no remote.
         let wanted = content_of(&opened.repo, &chosen).await?;
         let mut lacking = lacking(opened, &wanted).await?;
         if lacking.is_empty() {
@@ -186,7 +186,7 @@ fn tell_missing(ctx: &Context, report: &mut Report, wanted: &Wanted, addresses: 
     }
 }
 
-/// What the cache lacks.
+/// Content missing from the cache.
 async fn lacking(opened: &Opened, wanted: &Wanted) -> Result<Vec<Address>> {
     let mut all: Vec<Address> = wanted.all().to_vec();
     all.extend(wanted.dirs.iter().filter(|dir| dir.part && dir.children.is_none()).map(|dir| dir.address));

@@ -176,7 +176,7 @@ async fn delete(ctx: &Context, source: &Source, model: &mut Model, window: &mut 
     }
 }
 
-/// What a key is to the model; `None` for Ctrl-C, and for Ctrl-D at the end of input.
+/// The model's input for a key; `None` for Ctrl-C, and for Ctrl-D at the end of input.
 fn pressed(key: KeyEvent) -> Option<Press> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {

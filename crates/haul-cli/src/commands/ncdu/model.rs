@@ -1,5 +1,5 @@
-//! What the browser of sizes knows and shows: a tree that grows while it is looked at, where the person is in it, and what each key
-//! does. Pure: entries and keys go in, [`Act`]s come out; `view` draws it.
+//! State of the browser of sizes: a tree that grows while it is shown, the person's position in it, and the action of each
+//! key. Pure: entries and keys go in, [`Act`]s come out; `view` draws it.
 
 use haul_core::{Entry, Key, Mtime};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct Node {
     pub name: Vec<u8>,
     /// The directory that holds it; its own for the root.
     pub parent: Id,
-    /// What is in it; `None` for a file.
+    /// Its contents; `None` for a file.
     pub children: Option<Vec<Id>>,
     /// Bytes, of all files below for a directory.
     pub size: u64,
@@ -44,7 +44,7 @@ pub enum Sort {
     Time,
 }
 
-/// What a person pressed.
+/// A person's key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "keys")]
 pub enum Press {
@@ -60,7 +60,7 @@ pub enum Press {
     Char(char),
 }
 
-/// What is to be done outside of the model.
+/// An action outside of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Nothing.
@@ -71,7 +71,7 @@ pub enum Act {
     Delete(Id),
 }
 
-/// What covers the list.
+/// An overlay over the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     /// Nothing.
@@ -87,13 +87,13 @@ pub enum Over {
 /// See the module.
 #[derive(Debug)]
 pub struct Model {
-    /// What is browsed, as typed.
+    /// The browsed path, as typed.
     pub title: String,
     nodes: Vec<Node>,
     dirs: HashMap<Vec<u8>, Id>,
     /// The directory that is shown.
     pub here: Id,
-    /// What is selected there: a line, from 0.
+    /// The selected line, from 0.
     pub selected: usize,
     /// The order.
     pub sort: Sort,
@@ -101,7 +101,7 @@ pub struct Model {
     pub reverse: bool,
     /// The listing goes on.
     pub scanning: bool,
-    /// What covers the list.
+    /// The overlay over the list.
     pub over: Over,
     /// Lines that a page has, as drawn last.
     pub page: usize,
@@ -277,7 +277,7 @@ impl Model {
         }
     }
 
-    /// What a key does.
+    /// The action of a key.
     pub fn press(&mut self, press: Press) -> Act {
         match std::mem::replace(&mut self.over, Over::None) {
             Over::Delete(id) if press == Press::Char('y') => return Act::Delete(id),

@@ -17,7 +17,7 @@ use ratatui::{
 /// Columns of the bar of shares.
 const BAR: usize = 10;
 
-/// What the keys do.
+/// Help for the keys.
 const HELP: [&str; 13] = [
     "up, k / down, j     move",
     "page up, page down  move by a page",
@@ -81,7 +81,7 @@ fn list(model: &mut Model, colours: bool, zone: &TimeZone, width: usize, height:
     lines.map(|(n, id)| line(model, *id, most, n == model.selected, colours, zone, width)).collect()
 }
 
-/// What the bar shows.
+/// The size that the bar shows.
 fn share(model: &Model, id: Id) -> u64 {
     let node = model.node(id);
     if model.sort == Sort::Count { node.count } else { node.size }
@@ -147,7 +147,7 @@ fn last_line(model: &Model, width: usize) -> String {
                 Some(_) => format!(" with all that is in it ({}, {})", files(node.count), size_text(node.size)),
                 None => format!(" ({})", size_text(node.size)),
             };
-            // What may not be cut off is the question's end; the path up to here is in the first line.
+            // The end of the question must not be cut off; the path up to here is in the first line.
             let (begin, end) = ("Delete ", format!("{what}? [y/N]"));
             let room = width.saturating_sub(begin.len() + end.len());
             format!("{begin}{}{end}", shortened(&one_line(&model.key(*id).leaf().to_string()), room))

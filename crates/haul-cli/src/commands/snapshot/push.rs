@@ -61,7 +61,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let (src, dst) = (ctx.open_as(&args.folder, &options)?, ctx.open_as(&args.to.remote, &options)?);
     let mut cx = job::cx(ctx, &options, src, dst, &args.to.remote)?;
     cx.journal = job::journal(ctx, Verb::Copy, &cx, None, false)?;
-    // What a name promises can't change, so the remote's index is gone by unasked.
+    // Content under a hash name can't change, so the remote's index is used unasked.
     cx.known.index = ctx.known_content().index;
     let job = flags::job(&ctx.flags)?;
     let state = State::new(ctx.hashes());
