@@ -1,4 +1,4 @@
-//! What is typed: the options of dcp, dsync, dcmp and drm, and where things go. Only rank 0 looks at paths.
+//! Arguments: the options of dcp, dsync, dcmp and drm, and their paths. Only rank 0 looks at paths.
 
 use crate::{
     generate::Generate,
@@ -20,7 +20,7 @@ pub struct Typed {
     pub command: Command,
 }
 
-/// What is asked for.
+/// The requested command.
 #[derive(Subcommand, Debug)]
 #[allow(clippy::large_enum_variant)] // One a process.
 pub enum Command {
@@ -220,7 +220,7 @@ impl Asked {
         }
     }
 
-    /// What is to be done.
+    /// The job of this command line.
     ///
     /// Errors: one line: a remote, or paths that don't go together.
     pub fn job(self) -> Result<Job, String> {
@@ -428,7 +428,7 @@ fn pair(src: &Path, (above, name): (&Path, &OsStr), dst: &Path, follow: bool) ->
     Ok(Root { src: raw(above), dst: raw(&to), one })
 }
 
-/// What isn't a directory would become one that is there, with all in it.
+/// Rejects an entry other than a directory that would become an existing directory, with all its contents.
 ///
 /// Errors: one line.
 fn becomes(root: &Root, src: &OsStr, dst: &Path) -> Result<(), String> {
@@ -513,7 +513,7 @@ fn absolute(path: &OsStr) -> Result<PathBuf, String> {
     let mut named = PathBuf::new();
     for part in whole.components() {
         match part {
-            // What is above a symlink is another folder than what is written above it.
+            // The parent of a symlink's target is another folder than the one written above the link.
             Component::ParentDir => {
                 named = named.canonicalize().unwrap_or(named);
                 named.pop();
@@ -715,7 +715,7 @@ mod tests {
                 )
             );
         }
-        // What a link leads to is asked for by a slash.
+        // A trailing slash asks for the target of a link.
         assert_eq!(roots(&["sync", &at("link/"), &at("dst")]), [("src".into(), "dst".into())]);
     }
 }

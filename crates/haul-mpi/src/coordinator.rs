@@ -1,5 +1,5 @@
-//! Who does what: the coordinator's state, which messages change. Pure: it knows no MPI, no disk and no clock; rank 0 feeds it what
-//! ranks say and asks it what to give them.
+//! Distribution of work: the coordinator's state, which messages change. Pure: it knows no MPI, no disk and no clock; rank 0 passes it
+//! the ranks' messages and asks it for their work.
 //!
 //! Nothing waits for a phase to end. A directory is looked at while files of others are copied; it is finished when its own listing,
 //! its files and its directories are.
@@ -43,7 +43,7 @@ struct Late {
     awaited: bool,
 }
 
-/// What the journal is to know.
+/// A note for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A large file was begun.
@@ -62,7 +62,7 @@ pub struct Coordinator {
     tree: Tree,
     dirs: Stack,
     files: Stack,
-    /// What the destination alone has; waits until all is copied.
+    /// Entries that only the destination has; they wait until all is copied.
     extra: Stack,
     /// Files in whose place one of these is: they wait until that is deleted.
     blocked: Stack,
@@ -76,12 +76,12 @@ pub struct Coordinator {
     finish: VecDeque<(u16, u32, Raw, bool)>,
     rmdir: VecDeque<(u16, u32, Raw, bool)>,
     larges: Larges,
-    /// What is given again: somebody was lost, or was stopped.
+    /// Work to lease again: a rank was lost, or was stopped.
     again: VecDeque<Work>,
     leases: HashMap<u64, Lease>,
     /// Leases that were given up.
     late: HashMap<u64, Late>,
-    /// What may have got another time by a last step of such a lease: set right when all is copied.
+    /// Directories whose time a last step of such a lease may have changed: set right when all is copied.
     disturbed_dirs: BTreeSet<(u16, Raw)>,
     disturbed_files: BTreeMap<(u16, Raw), Item>,
     /// How often a thread hung in a lease: tree, first name, and where a piece begins.
@@ -115,7 +115,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Of a job for so many slots in all; `left` is what an earlier run left of large files, `names` what alone is copied.
+    /// For a job with `slots` slots in all; `left` is what an earlier run left of large files, `names` restricts the copy to these names.
     pub fn new(job: Arc<Job>, slots: usize, left: crate::journal::Rest, names: Option<Names>) -> Coordinator {
         let mut this = Coordinator {
             tree: Tree::default(),
@@ -422,7 +422,7 @@ impl Coordinator {
             }
             Work::Begin { id, root, item, left } => match done.began {
                 Some(Began::Blocked) => {
-                    // What an earlier run left of it is there still when it is begun after all.
+                    // Parts from an earlier run still exist when it is begun after all.
                     left.into_iter().for_each(|left| self.larges.keep(root, left));
                     if let Some(Large { node, .. }) = self.larges.remove(id) {
                         self.settle_name(root, item.clone(), false);
@@ -493,7 +493,7 @@ impl Coordinator {
         self.complete(node);
     }
 
-    /// What waits for the first name of a file.
+    /// Resolves the names that wait for the first name of a file.
     fn settle_name(&mut self, root: u16, item: Item, arrived: bool) {
         if arrived {
             for (node, name) in self.links.arrived(root, &item) {
@@ -677,7 +677,8 @@ impl Coordinator {
         }
     }
 
-    /// What is to be looked at in a directory, if a list says it: the first names go with the directory, more of them are work for all.
+    /// The names of a list to look at in a directory, if there is a list: the first names go with the directory, more of them are work for
+    /// all.
     fn only(&mut self, root: u16, node: u32, key: &Raw, fresh: bool) -> Option<Only> {
         let names = self.names.as_ref()?.in_dir(key);
         let mut chunks = names.chunks(NAMES_AT_ONCE).map(<[Raw]>::to_vec);

@@ -17,14 +17,14 @@ use std::{
 
 /// Threads that wait for leases.
 pub struct Crew {
-    /// What they share.
+    /// State that the threads share.
     pub shared: Arc<Shared>,
     work: Option<Sender<(Held, Work)>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Crew {
-    /// Starts so many threads.
+    /// Starts `slots` threads.
     pub fn start(shared: Shared, slots: usize, runtime: &tokio::runtime::Handle) -> Crew {
         let shared = Arc::new(shared);
         let (work, waiting) = channel();

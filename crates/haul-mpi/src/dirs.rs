@@ -20,7 +20,7 @@ use std::{collections::HashSet, mem};
 /// Files and bytes of one lease: some milliseconds' work, and few enough that a directory of a million is shared by all.
 const FILES: usize = 256;
 const BYTES: u64 = 64 << 20;
-/// Directories, names that go, or lines that are told of at once.
+/// Directories, names to delete, or lines that are reported at once.
 const NAMES: usize = 1024;
 
 /// One look, gathered.
@@ -63,11 +63,11 @@ pub async fn look(shared: &Held, root: u16, key: &Key, fresh: bool, after: Optio
 pub async fn look_at(shared: &Held, root: u16, key: &Key, fresh: bool, names: &[Raw]) -> Done {
     let only = Only { names: names.to_vec(), more: true };
     let done = look(shared, root, key, fresh, None, Some(only)).await;
-    // Who has the first names counts it.
+    // The rank with the first names counts it.
     Done { totals: Totals { dirs: 0, ..done.totals }, ..done }
 }
 
-/// What the source has under a name of a list, whatever it is; with a slash at its end, a directory.
+/// The source's entry under a name of a list, of any kind; with a slash at its end, a directory.
 async fn named(src: &dyn Store, name: &[u8], follow: bool) -> haul_core::Result<Entry> {
     match src.stat(&Key::new(name)).await {
         Ok(entry) if entry.kind == Kind::Special && !follow => src.stat(&Key::symlink(name)).await.or(Ok(entry)),
@@ -185,7 +185,7 @@ impl<'a> Look<'a> {
                 None => return,
                 Some(Pair::Both(src, dst)) => self.pair(src, Some(dst)),
                 Some(Pair::SrcOnly(src)) => self.pair(src, None),
-                // Whether the destination has it is told when it is written.
+                // A write shows whether the destination has it.
                 Some(Pair::SrcUnknown(src)) => self.pair(src, None),
                 Some(Pair::DstOnly(dst)) => self.extra(dst),
                 // It isn't known whether the source has it, so it stays.
@@ -195,7 +195,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What a listing tells beside names.
+    /// Notes the facts of a listing beside names.
     fn note(&mut self, side: Side, key: &Key, listed: &Listed) {
         match listed {
             Listed::Failed { error, .. } => {
@@ -298,7 +298,7 @@ impl<'a> Look<'a> {
         self.done.lines.push(format!("{what}: {}", self.shared.path(self.root, key.as_bytes())));
     }
 
-    /// What is to be done with a file; `None` for nothing.
+    /// The task for a file; `None` for no task.
     fn decide(&mut self, src: &Entry, dst: Option<&Entry>) -> Option<Task> {
         let job = self.shared.job.clone();
         let Some(dst) = dst else {
@@ -395,14 +395,14 @@ impl<'a> Look<'a> {
         self.shared.say(Said::Found(self.shared.lease, found));
     }
 
-    /// What there is to tell. With it goes what was counted and went wrong: who takes over doesn't come by there again.
+    /// The findings to report, with the counts and problems so far: another rank that takes over doesn't repeat them.
     fn gathered(&mut self) -> Found {
         let Done { totals, problems, lines, .. } = mem::take(&mut self.done);
         let mut found = Found { totals, problems, lines, ..mem::take(&mut self.found) };
         if !self.shared.changes() {
             return found;
         }
-        // What makes way for a directory of its name does so when that is made.
+        // An entry that a directory of its name replaces is deleted when that is created.
         let dirs: HashSet<&[u8]> = found.dirs.iter().map(|(key, _)| key.strip_suffix(b"/").unwrap_or(key)).collect();
         found.extra.retain(|key| !dirs.contains(Key::new(key).path()));
         found
@@ -415,7 +415,7 @@ impl<'a> Look<'a> {
         }
         let alone = self.names_of(&self.found) == 0 && !self.told;
         let files = match alone {
-            // Who takes over looks at all of it.
+            // The next holder looks at all of it.
             true => {
                 let Found { files, files_seen, bytes_seen, .. } = mem::take(&mut self.found);
                 if files_seen > 0 {
@@ -582,7 +582,7 @@ mod tests {
         );
         assert_eq!((done.totals.files, done.totals.links, done.problems), (1, 1, vec![]));
         assert!(dst.join("a").exists() && dst.join("link").is_symlink() && !dst.join("b").exists());
-        // What isn't there, and what can't hold anything, is an error.
+        // A missing entry, and one that isn't a directory, is an error.
         let (done, _) = look(&["gone", "link/"], false).await;
         let lines: Vec<&str> = done.problems.iter().map(|problem| &problem.line[..]).collect();
         let at = |name: &str| src.join(name).display().to_string();
@@ -670,7 +670,7 @@ mod tests {
         let mut since = None;
         for name in ["before", "after"] {
             write(&src, name);
-            // What is there has the size and time of the source's file, and other bytes.
+            // The existing file has the size and time of the source's file, and other bytes.
             std::fs::write(dst.join(name), name.to_uppercase()).unwrap();
             as_old_as(&dst.join(name), &src.join(name));
             let there = dst.join(name).metadata().unwrap();

@@ -106,7 +106,7 @@ async fn send(shared: &Held, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<
     let gone = left.clone();
     let watch = Watch::new(move |_, bytes| {
         held.moved(bytes);
-        // Who wakes up in the middle of a batch goes on with none of it.
+        // A thread that wakes up in the middle of a batch drops the rest of it.
         while !held.is_trusted() && !gone.load(Ordering::Relaxed) {
             std::thread::sleep(TRUST);
         }
@@ -122,7 +122,7 @@ async fn send(shared: &Held, sides: &Sides, items: Vec<CopyItem>) -> Vec<Result<
             tokio::time::sleep(TRUST).await;
         }
     };
-    // What is dropped is left as it was; others have it by now.
+    // Dropped work stays as it was; others have it by now.
     let answers = tokio::select! {
         biased;
         answers = sides.dst.copy(batch, watch) => Some(answers),

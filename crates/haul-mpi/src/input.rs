@@ -47,7 +47,7 @@ impl Names {
         Names { all }
     }
 
-    /// What is to be looked at in a directory, which is empty or ends in `/`: names, and directories in which some are, with a slash
+    /// The names to look at in a directory, which is empty or ends in `/`: names, and directories that contain some, with a slash
     /// at their end. Sorted.
     pub fn in_dir(&self, dir: &[u8]) -> Vec<Raw> {
         let mut names: Vec<Vec<u8>> = Vec::new();

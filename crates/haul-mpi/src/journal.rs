@@ -1,5 +1,5 @@
-//! What of a job is remembered while it runs, for the next run of the same job: into which folders it goes, and where its large files
-//! are half written. Lines of JSON in the state folder of the user, which the nodes of a cluster share. The file is there as long as
+//! State of a running job for the next run of the same job: its folders, and its half-written
+//! large files. Lines of JSON in the state folder of the user, which the nodes of a cluster share. The file exists as long as
 //! the job isn't done.
 
 use crate::work::{Job, Left, Pin, Raw, Since, Targets};
@@ -31,7 +31,7 @@ enum Line {
     Ended(u16, Raw),
 }
 
-/// What an earlier run of the same job left.
+/// State that an earlier run of the same job left.
 pub struct Earlier {
     /// The folders that it went into; empty where it hadn't come so far.
     targets: Targets,
@@ -48,7 +48,7 @@ impl Earlier {
     }
 }
 
-/// What was left of large files, by tree and inode: of several names of a file any may come first.
+/// Unfinished large files, by tree and inode: of several names of a file any may come first.
 pub type Rest = HashMap<(u16, u64), Left>;
 
 /// Where the journal of a job is.
@@ -112,7 +112,7 @@ impl Journal {
     }
 
     fn write(&mut self, line: &Line) {
-        // What can't be written of large files costs the next run time, and nothing else.
+        // A failed note about a large file costs the next run time, and nothing else.
         let _ = self.add(line);
     }
 

@@ -51,7 +51,7 @@ pub struct Larges {
     /// Ranges of these are left.
     active: BTreeSet<(u64, u32)>,
     publish: VecDeque<(usize, u32)>,
-    /// What is removed: its number if it is one of this run's, tree, key, where it was written.
+    /// Files to remove: the number if it is one of this run's, tree, key, where it was written.
     discard: VecDeque<(Option<u32>, u16, Raw, Raw)>,
     left: Rest,
     compare: bool,
@@ -153,7 +153,7 @@ impl Larges {
         self.active.insert((size, id));
     }
 
-    /// What the earlier run wrote of a file that was found again: it is looked at, and what lies between is written.
+    /// Pieces that the earlier run wrote of a file, now found again: they are verified, and the gaps are written.
     pub fn found(&mut self, id: u32, mut pieces: Vec<(u64, u64, u64)>) {
         let Some(large) = self.files.get_mut(&id) else { return };
         pieces.sort_unstable();
@@ -198,7 +198,7 @@ impl Larges {
         None
     }
 
-    /// What was written of a file is removed. Where no room is left nothing more is given out, and the next run goes on with it.
+    /// Removes the written pieces of a file. If the disk is full no more are leased, and the next run resumes it.
     pub fn discard(&mut self, id: u32) {
         let Some(large) = self.files.get(&id) else { return };
         self.discard.push_back((Some(id), large.root, large.item.key.clone(), large.token.clone().unwrap_or_default()));
@@ -209,7 +209,7 @@ impl Larges {
         self.discard.push_back((None, root, key, token));
     }
 
-    /// What an earlier run left of one that isn't begun yet.
+    /// Notes the pieces that an earlier run left of a file that isn't begun yet.
     pub fn keep(&mut self, root: u16, left: Left) {
         self.left.insert((root, left.pin.ino), left);
     }

@@ -29,7 +29,7 @@ use std::{
 /// Leases that a rank has beyond those that its threads do: the next are there when they are done.
 const AHEAD: usize = 2;
 
-/// What rank 0 knows of a rank.
+/// Rank 0's state of a rank.
 #[derive(Clone)]
 struct Peer {
     slots: usize,
@@ -307,7 +307,7 @@ impl Lead {
         }
     }
 
-    /// What runs ends soon, and nothing is begun.
+    /// Running work ends soon, and no more is begun.
     fn stop(&mut self) {
         self.state.stopping = true;
         if let Some(crew) = &self.crew {
@@ -332,7 +332,7 @@ impl Lead {
         }
     }
 
-    /// What hangs in a rank's file system others may be able to do.
+    /// Other ranks may be able to do work that hangs in a rank's file system.
     fn hang(&mut self, rank: usize, hung: &[(u64, bool)]) {
         if hung.is_empty() {
             return;
@@ -567,7 +567,7 @@ mod tests {
         assert_eq!(some.iter().map(|peer| peer.lost).collect::<Vec<_>>(), [false, false, true, false]);
         let line = "Refused to start: rank 1, and 2 others, has not seen source and destination within 0 seconds";
         assert_eq!(refused(vec![], &mut peers()).as_deref(), Some(line));
-        // What another rank has against it is said in any case.
+        // Another rank's objection is reported in any case.
         let other = Arrived::Other(1, "haul-mpi 0.0.1".into());
         let line = "Refused to start: rank 1 is haul-mpi 0.0.1, and this is haul-mpi 0.1.0";
         assert_eq!(refused(vec![other], &mut peers()).as_deref(), Some(line));

@@ -10,7 +10,7 @@ use haul_core::{Entry, ErrorKind, Inode, Key, Kind, Mtime, Result, Version};
 use haul_store::{AttributesBatch, AttributesItem, CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec};
 use std::{mem, sync::Arc};
 
-/// What the folder has of a file.
+/// The folder's entry of a file.
 enum Found {
     /// Nothing that would do.
     No,
@@ -119,7 +119,7 @@ async fn alike(shared: &Held, root: u16, other: &Arc<dyn Store>, item: &Item) ->
     match contents::compare_with(shared, root, item, 0..item.size, other).await {
         Ok(same) => Ok(Some(entry).filter(|_| same)),
         Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
-        // Who copies it tells what is wrong with the source.
+        // The rank that copies it reports the source's error.
         Err(_) => Ok(None),
     }
 }

@@ -4,7 +4,7 @@
 use crate::work::{Item, Pin, Raw};
 use std::collections::HashMap;
 
-/// What becomes of a name.
+/// Treatment of a name.
 pub enum Met {
     /// It is copied.
     First(Item),

@@ -40,7 +40,7 @@ const TOGETHER: Duration = Duration::from_secs(300);
 /// Until MPI has ended, which all ranks do at one time.
 pub(crate) const END: Duration = Duration::from_secs(30);
 
-#[allow(clippy::disallowed_methods)] // What launchers tell.
+#[allow(clippy::disallowed_methods)] // Variables of launchers.
 fn main() -> ExitCode {
     let env = |name: &str| std::env::var_os(name);
     let typed = match args::Typed::try_parse() {
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     // The end of MPI waits for all ranks, and so may MPI_Abort.
     guard::arm(END, ended.code, None).for_good();
     if !ended.together {
-        // Who is lost would be waited for at the end of MPI.
+        // The end of MPI would wait for a lost rank.
         world().inspect(|world| world.abort(i32::from(ended.code)));
     }
     ExitCode::from(ended.code)

@@ -32,7 +32,7 @@ const LAUNCHERS: [(&str, &str); 4] = [
 /// Beginnings of variables by which libraries of MPI find the other tasks.
 const TRACES: [&str; 8] = ["PMI", "OMPI_", "MV2_COMM_", "PRTE_", "PALS_", "ALPS_", "FLUX_", "JSM_"];
 
-/// Threads that a file system of a network is worth, and at most so many of a local disk (`haul_store::disk::at_once`).
+/// Threads for a network file system, and the limit for a local disk (`haul_store::disk::at_once`).
 const MOST: usize = 32;
 
 /// Why nothing is done, if a launcher started several and MPI counts one: each would do all the work.
@@ -70,7 +70,7 @@ pub fn speaks(env: impl Fn(&str) -> Option<OsString>) -> bool {
 /// So many times longer than alone a rank may wait between two looks for messages.
 const MOST_PATIENT: usize = 16;
 
-/// What a node's tasks share.
+/// State that a node's tasks share.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     tasks: usize,
@@ -100,7 +100,7 @@ pub fn share(world: Option<&SimpleCommunicator>) -> Share {
 }
 
 impl Share {
-    /// Are there ranks of so many on other nodes?
+    /// Are there ranks of these `ranks` on other nodes?
     pub fn is_one_of_several(self, ranks: usize) -> bool {
         self.tasks < ranks
     }
@@ -130,10 +130,10 @@ fn cores() -> [u64; 16] {
     words
 }
 
-/// What a job has made before it begins.
+/// Things that a job creates before it begins.
 #[derive(Default)]
 pub struct Made {
-    /// What ranks must see.
+    /// Facts that ranks must see.
     pub proof: Proof,
     /// When that was.
     pub since: Since,
@@ -220,7 +220,7 @@ fn folders(job: &Job) -> impl Iterator<Item = &Raw> {
     trees.flat_map(|root| [&root.src, &root.dst]).chain(&job.link_dest)
 }
 
-/// What is mounted below a job's folders here, as far as this rank knows by now: an automounter waits until somebody looks.
+/// Mounts below a job's folders here, as far as this rank knows by now: an automounter waits until somebody looks.
 pub fn mounts(job: &Job) -> Mounts {
     let below = |folder: &Raw| haul_fs::mounts::below(Path::new(OsStr::from_bytes(folder)));
     folders(job).map(|folder| below(folder).into_iter().map(Raw::from).collect()).collect()
@@ -261,7 +261,7 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What tells the destinations that are there from other folders.
+/// Identity of the existing destinations.
 pub async fn targets(job: &Job) -> Targets {
     let mut targets = Vec::new();
     for root in &job.roots {
@@ -323,7 +323,7 @@ fn not_shared(dir: &str, host: &str) -> String {
     )
 }
 
-/// What tells a source from others, on every node alike: its inode's number, and when that was made.
+/// Identity of a source, the same on every node: its inode's number, and when that was created.
 async fn pin(root: &Root, follow: bool) -> Result<(u64, String), String> {
     let key = root.one.as_ref().map_or_else(|| Key::new(""), |(from, _)| Key::new(from));
     folder_pin(&root.src, follow, &key).await

@@ -17,8 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often what is written of a piece is told of before its end, so that little is written twice when ranks are killed: seldomer
-/// the longer the job runs, of which such a share may be lost, since the journal keeps it all.
+/// How often progress within a piece is reported, so that little is written twice when ranks are killed: less often
+/// the longer the job runs, of which this share may be lost, since the journal keeps all reports.
 const TOLD_SOONEST: Duration = Duration::from_millis(250);
 const TOLD_LATEST: Duration = Duration::from_secs(10);
 /// As soon as that where it has to be forced out first.
@@ -26,7 +26,7 @@ const TOLD_FORCED: Duration = Duration::from_secs(3);
 const TOLD_SHARE: u32 = 64;
 
 fn spec(shared: &Shared, item: &Item) -> WriteSpec {
-    // What is never written is a hole; the publish sets the size.
+    // An unwritten range is a hole; the publish sets the size.
     let mtime = Some(Mtime::new(item.mtime.0, item.mtime.1));
     WriteSpec { size: Some(item.size), sparse: true, resumable: true, mtime, ..shared.spec() }
 }
@@ -200,7 +200,7 @@ async fn bring(
     Ok(hasher.finish().crc64().unwrap_or_default())
 }
 
-/// Has what was written stay, before it counts as done. Each rank is told of its own writes alone.
+/// Flushes written data to the disk before it counts as done. A rank gets errors of its own writes alone.
 fn settle(shared: &Held, target: &File, to: &Key) -> Result<()> {
     let failed = |errno: Errno| io("write", to)(errno.into());
     // If this node fails with bytes in its memory, a file would have its name, size and time, and zeros in it: the next run would take

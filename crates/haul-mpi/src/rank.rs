@@ -1,4 +1,4 @@
-//! A rank that isn't the first: does what it is told, says what it did, and shows that it lives.
+//! A rank other than the first: does its work, reports it, and shows that it lives.
 
 use crate::{
     END,
@@ -57,7 +57,7 @@ fn bye(wire: &mut Wire, patience: Duration, code: u8) {
     }
 }
 
-/// Takes part until it is told that all is done; gives the exit code.
+/// Takes part until rank 0 says that all is done; returns the exit code.
 pub fn run(wire: &mut Wire, share: node::Share, runtime: &tokio::runtime::Runtime) -> u8 {
     let (says, said) = sync_channel(SAID);
     let mut says: Option<SyncSender<Said>> = Some(says);

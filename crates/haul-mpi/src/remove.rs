@@ -9,10 +9,10 @@ use haul_core::{Error, ErrorKind, Key, Listed, Result};
 use haul_store::{Cleanup, ListRequest, Unfinished, WriteSpec};
 use std::{mem, time::Duration};
 
-/// Names that are told of, or deleted, at once.
+/// Names that are reported, or deleted, at once.
 const NAMES: usize = 1024;
 
-/// Looks at a directory that goes: tells of its directories, deletes the rest.
+/// Looks at a directory to delete: reports its directories, deletes the rest.
 pub async fn look(shared: &Held, root: u16, key: &Key) -> Done {
     let mut done = Done::default();
     let sides = &shared.sides[usize::from(root)];
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(remove(Verb::Delete).await, (0, refused(&hidden)));
         let names: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(names, [temp.path().join(std::str::from_utf8(&hidden).unwrap())]);
-        // What anybody can see is no reason to look for what is hidden.
+        // A visible file is no reason to look for hidden ones.
         std::fs::write(dir.join("seen"), "").unwrap();
         assert_eq!(remove(Verb::Delete).await, (0, vec![format!("{}: the directory isn't empty", dir.display())]));
         std::fs::remove_file(dir.join("seen")).unwrap();

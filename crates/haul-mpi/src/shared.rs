@@ -1,4 +1,5 @@
-//! What all threads of a rank share: the job, both sides of its trees, what is kept, whether to go on, and how problems are told.
+//! State that all threads of a rank share: the job, both sides of its trees, the attributes to keep, whether to go on, and the report of
+//! problems.
 
 use crate::work::{Job, Problem, Root, Said, Verb};
 use haul_core::{
@@ -78,15 +79,15 @@ pub fn place(store: &dyn Store) -> Arc<[u8]> {
     store.caps().domain.as_ref().map_or_else(|| Arc::from([]), |domain| domain.place.clone())
 }
 
-/// What all threads of a rank share.
+/// State that all threads of a rank share.
 pub struct Shared {
-    /// What is done.
+    /// The job.
     pub job: Arc<Job>,
     /// Its trees.
     pub sides: Vec<Sides>,
-    /// What is kept of files.
+    /// Attributes to keep of files.
     pub keep: Option<Arc<Keep>>,
-    /// What this user may do to files.
+    /// This user's rights over files.
     pub rights: Rights,
     /// Where errors come late.
     pub late: late::Mounts,
@@ -126,7 +127,7 @@ pub fn below(folder: &[u8], key: &[u8]) -> String {
     }
 }
 
-/// What is kept by a job. Without `--preserve` what is new has the source's permissions as far as the umask allows.
+/// Attributes that a job keeps. Without `--preserve` new files have the source's permissions as far as the umask allows.
 pub fn keep(job: &Job) -> Option<Arc<Keep>> {
     let unchanged = Chmod { dirs: true, files: true, clear: 0, set: 0, exec_if_any: 0, copied: None };
     Some(Arc::new(match job.preserve {
@@ -197,7 +198,7 @@ impl Shared {
         }
     }
 
-    /// True where the job changes anything.
+    /// True if the job changes anything.
     pub fn changes(&self) -> bool {
         !self.job.dry_run && self.job.verb != Verb::Check
     }
@@ -217,7 +218,7 @@ impl Shared {
     /// The coordinator heard this rank at `at`: it waits for `patience` from then on before it gives the work to others.
     pub fn trust(&self, at: Instant, patience: Duration) {
         let until = at.saturating_duration_since(self.began) + patience * 2 / 3;
-        // What this rank had when it wasn't heard isn't its own any more.
+        // Leases that this rank had while it wasn't heard aren't its own any more.
         if !self.is_heard(self.trusted.load(Ordering::Acquire)) {
             self.epoch.fetch_add(1, Ordering::Release);
         }
@@ -305,7 +306,7 @@ struct Leases {
     held: HashMap<u64, Seen>,
 }
 
-/// What it saw of one.
+/// Its facts of one.
 struct Seen {
     pulse: Arc<Pulse>,
     steps: u64,
@@ -435,7 +436,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What a rank shares that does this job, and what it says.
+    /// Shared state of a rank that does this job, and its messages.
     pub async fn rank(job: Job) -> (Arc<Shared>, Receiver<Said>) {
         let (says, said) = sync_channel(crate::rank::SAID);
         let shared = Shared::open(job, 1, false, says).await.unwrap();

@@ -1,4 +1,4 @@
-//! What people see: lines of progress and the summary in dcp's words, errors, the exit code. Pure.
+//! Output for people: lines of progress and the summary in dcp's format, errors, the exit code. Pure.
 
 use crate::{
     coordinator::Coordinator,

@@ -15,7 +15,7 @@ use std::{
 
 const RANKS: usize = 5;
 const LARGE: u64 = 200 << 20;
-/// Files that a rank tells of at once, and keeps to itself at the end of a directory.
+/// Files that a rank reports at once, and keeps to itself at the end of a directory.
 const FILES: usize = 3;
 
 /// Numbers by chance, the same for one seed.
@@ -54,7 +54,7 @@ enum Step {
     Copy(Raw),
 }
 
-/// What a source holds, and what was done with it.
+/// Contents of a source, and the work done on it.
 struct World {
     dirs: BTreeMap<Vec<u8>, (Vec<Raw>, Vec<Item>)>,
     there: BTreeSet<Vec<u8>>,
@@ -92,7 +92,7 @@ impl World {
         World { dirs, there, pieces, partial, finished, deleted, unsure, failing }
     }
 
-    /// Looks at a directory as `dirs::look` does: the last files aren't told of for others, and are dealt with before the lease ends.
+    /// Looks at a directory as `dirs::look` does: the last files aren't reported for others, and are handled before the lease ends.
     fn look(&mut self, lease: u64, dir: &[u8], after: Option<&Raw>, chance: &mut Chance) -> Vec<Step> {
         let (dirs, files) = self.dirs[dir].clone();
         let mut all: Vec<(Raw, Option<Item>)> = dirs.into_iter().map(|dir| (dir, None)).collect();
@@ -105,7 +105,7 @@ impl World {
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         let (mut steps, mut found, mut told) = (Vec::new(), Found::default(), after.is_some());
         for (key, file) in all.into_iter().filter(|(key, _)| after.is_none_or(|after| key > after)) {
-            // What it holds passed by what is told of already.
+            // A listing of it passed names that are reported already.
             if chance.below(40) == 0 {
                 found.unsure = true;
                 self.unsure.insert(dir.to_vec());
@@ -194,7 +194,7 @@ impl World {
                 done.problems.push(f3());
             }
             Work::Piece { item, len, .. } => {
-                // A part of it is told before the rest.
+                // A part of it is reported before the rest.
                 said.push(Said::Part(lease, len / 3, 1));
                 *self.pieces.entry(item.key.to_vec()).or_default() += len;
                 done.crc = Some(1);
@@ -215,7 +215,7 @@ impl World {
                         below.iter().all(|dir| self.finished.contains(dir.as_slice())),
                         "finished before its directories"
                     );
-                    // What is in the place of a file stays where it wasn't seen whole.
+                    // An entry in the place of a file stays if it wasn't seen completely.
                     let may_be_missing = |file: &Item| is_odd(&file.key) && self.unsure.contains(key.as_slice());
                     let is_done = |file: &Item| self.there.contains(file.key.as_slice()) || may_be_missing(file);
                     assert!(self.failing || files.iter().all(is_done));
@@ -346,7 +346,7 @@ fn play(seed: u64, failing: bool) {
         );
     }
     assert_eq!(world.finished.len(), world.dirs.len(), "seed {seed}");
-    // Who was given up and hasn't said what he began keeps it from us.
+    // A rank that was given up hides from us the writes it began and didn't report.
     for step in under_way.iter().chain(&silent).flat_map(|(_, steps)| steps) {
         if let Step::Say(said) = step
             && let Said::Done(_, Done { began: Some(Began::Anew(token)), .. }) = &**said
@@ -375,7 +375,7 @@ fn play(seed: u64, failing: bool) {
     }
 }
 
-/// A job on ranks of so many threads, of which one has begun a large file.
+/// A job on ranks of `threads` threads, of which one has begun a large file.
 fn with_large_begun(threads: usize) -> Coordinator {
     let mut state = Coordinator::new(Arc::new(job(Verb::Dcp, false)), threads, Rest::new(), None);
     let (look, _) = state.next(0).unwrap();
@@ -397,7 +397,7 @@ fn many_names_of_a_list_are_work_for_all() {
     let Some((second, Work::Named { names, .. })) = state.next(1) else { panic!("no names") };
     assert_eq!(names.last(), Some(&Raw::from("d/")));
     let Some((third, Work::Named { .. })) = state.next(2) else { panic!("no more names") };
-    // The second rank is lost after it told of some: the rest and its own files are given again.
+    // The second rank is lost after it reported some: the rest and its own files are leased again.
     let own = vec![item("598".into(), 10, None)];
     let last = Some(Raw::from("598"));
     state.take(1, Said::Found(second, Found { own, last, ..Found::default() }));

@@ -9,7 +9,7 @@ pub struct Node {
     parent: Option<u32>,
     root: u16,
     key: Raw,
-    /// What it waits for.
+    /// Number of children it waits for.
     pending: u64,
     /// Made by this job.
     new: bool,
@@ -35,7 +35,7 @@ impl Node {
     }
 }
 
-/// What comes after something is complete.
+/// The step after something is complete.
 pub enum Then {
     /// It waits for more.
     Waits,
@@ -66,7 +66,7 @@ impl Tree {
         }
     }
 
-    /// What a single file belongs to.
+    /// The node of a single file.
     pub fn virtual_node(&mut self, root: u16) -> u32 {
         self.add(Node { alone: true, ..Node::growing(None, root, Raw::new(), false) })
     }
@@ -95,7 +95,7 @@ impl Tree {
         self.nodes.get(&node).filter(|node| node.doubted).map(|node| node.key.clone())
     }
 
-    /// Who looked at it gave it its attributes too.
+    /// The rank that looked at it set its attributes too.
     pub fn finished_itself(&mut self, node: u32) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.finishing = true;

@@ -36,7 +36,7 @@ fn version() -> &'static [u8] {
     std::hint::black_box(VERSION)
 }
 
-/// What arrived.
+/// A message that arrived.
 pub enum Arrived<T> {
     /// From whom, what.
     Said(usize, T),

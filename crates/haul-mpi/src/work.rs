@@ -1,5 +1,5 @@
-//! What ranks say to each other: work that is leased, what was found, what came of it. Data only; `wire` carries it, `coordinator`
-//! gives it out, `crew` does it.
+//! Messages between ranks: work that is leased, findings, results. Data only; `wire` carries it, `coordinator`
+//! leases it, `crew` does it.
 
 use haul_core::{Entry, Key, Kind, Mtime, entry::Inode};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// What is typed.
+    /// The command's name as typed.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Dcp => "dcp",
@@ -33,7 +33,7 @@ impl Verb {
     }
 }
 
-/// What all ranks do together; rank 0 reads it from the command line and tells the others.
+/// The job of all ranks; rank 0 reads it from the command line and sends it to the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The command.
@@ -46,11 +46,11 @@ pub struct Job {
     pub xattrs: bool,
     /// Runs of zeros become holes.
     pub sparse: bool,
-    /// What passes leaves the page cache.
+    /// Transferred data is dropped from the page cache.
     pub direct: bool,
     /// Symlinks are followed.
     pub follow: bool,
-    /// What the source hasn't is deleted.
+    /// Files missing from the source are deleted.
     pub delete: bool,
     /// Also if the source holds nothing at all.
     pub allow_empty_source: bool,
@@ -98,7 +98,7 @@ pub struct Root {
 pub struct Item {
     /// Its key below the root.
     pub key: Raw,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Bytes.
     pub size: u64,
@@ -109,7 +109,7 @@ pub struct Item {
     /// It is on the device of its root, of which each rank knows its own number. Those of devices that are mounted below it aren't
     /// known.
     pub on_root: bool,
-    /// What is to be done with it.
+    /// The task for it.
     pub task: Task,
     /// Its inode, where it has several names.
     pub linked: Option<Pin>,
@@ -124,7 +124,7 @@ pub struct Pin {
     pub ctime: (i64, u32),
 }
 
-/// What is to be done with an item.
+/// The task for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
     /// It is copied.
@@ -213,7 +213,7 @@ pub enum Work {
     Dir {
         /// Which tree.
         root: u16,
-        /// Whose children are told of.
+        /// The directory whose children are reported.
         node: u32,
         /// The directory, with its `/`.
         key: Raw,
@@ -228,7 +228,7 @@ pub enum Work {
     Named {
         /// Which tree.
         root: u16,
-        /// The directory, whose children are told of.
+        /// The directory, whose children are reported.
         node: u32,
         /// Its key, with its `/`.
         key: Raw,
@@ -261,7 +261,7 @@ pub enum Work {
         root: u16,
         /// The file.
         item: Item,
-        /// What an earlier run left of it.
+        /// Its rest of an earlier run.
         left: Option<Left>,
     },
     /// A range of a large file.
@@ -312,7 +312,7 @@ pub enum Work {
     Remove {
         /// Which tree.
         root: u16,
-        /// Whose children are told of.
+        /// The directory whose children are reported.
         node: u32,
         /// The directory.
         key: Raw,
@@ -356,7 +356,7 @@ impl Work {
     }
 }
 
-/// What a look at a directory found since its lease last told of it.
+/// Findings in a directory since its lease last reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Directories, and whether they are new to the destination.
@@ -369,9 +369,9 @@ pub struct Found {
     pub linked: Vec<Item>,
     /// Files that go in pieces.
     pub large: Vec<Item>,
-    /// What only the destination has: directories end in `/`.
+    /// Entries that only the destination has: directories end in `/`.
     pub extra: Vec<Raw>,
-    /// All up to this key is told by now: who takes over looks at what follows it. `None` where he looks at all of it.
+    /// All up to this key is reported by now: the next holder looks at what follows it. `None` if it must look at all of it.
     pub last: Option<Raw>,
     /// A name vanished while it was listed, and may be there under another that was passed by already: nothing is proved to be
     /// missing in this directory.
@@ -380,9 +380,9 @@ pub struct Found {
     pub files_seen: u64,
     /// Their bytes.
     pub bytes_seen: u64,
-    /// What was counted.
+    /// Counts.
     pub totals: Totals,
-    /// What went wrong.
+    /// Problems.
     pub problems: Vec<Problem>,
     /// Lines for `--verbose`, and for what a check found.
     pub lines: Vec<String>,
@@ -399,7 +399,7 @@ pub struct Problem {
     pub vanished: bool,
 }
 
-/// What was done.
+/// Work done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Directories that were looked at.
@@ -450,7 +450,7 @@ impl AddAssign for Totals {
 pub enum Began {
     /// All bytes are to be written.
     Anew(Raw),
-    /// What the earlier run left is there.
+    /// The earlier run's file exists.
     Found(Raw),
     /// The file system shared all bytes at once.
     Whole(Raw),
@@ -460,12 +460,12 @@ pub enum Began {
     Blocked,
 }
 
-/// What came of a lease.
+/// Result of a lease.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Done {
-    /// What was done.
+    /// Work done.
     pub totals: Totals,
-    /// What went wrong.
+    /// Problems.
     pub problems: Vec<Problem>,
     /// Which items of the lease failed, by number.
     pub failed: Vec<u32>,
@@ -503,7 +503,7 @@ pub enum Said {
         /// Leases that hang in a file system since the last beat, and whether a thread has begun them.
         hung: Vec<(u64, bool)>,
     },
-    /// It takes part with so many threads and sees these mounts, or why it can't.
+    /// It takes part with this many threads and sees these mounts, or why it can't.
     Ready(Result<(usize, Mounts), String>),
     /// It has nothing to do any more.
     Bye,
@@ -519,18 +519,18 @@ pub type Since = Vec<Option<(i64, u32)>>;
 /// Where file systems are mounted below each folder of a job, by paths in that folder.
 pub type Mounts = Vec<Vec<Raw>>;
 
-/// What a rank must see to work on the same files as the others.
+/// Facts that a rank must see to work on the same files as the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// A file at the destination, and what is in it.
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
-    /// The same of each destination's folder.
+    /// As above for each destination's folder.
     pub targets: Targets,
-    /// The same of the folder of `--link-dest`.
+    /// As above for the folder of `--link-dest`.
     pub link_dest: Option<(u64, String)>,
-    /// What is mounted below all of these.
+    /// Mounts below all of these.
     pub mounts: Mounts,
 }
 
@@ -539,7 +539,7 @@ pub struct Proof {
 pub enum Told {
     /// The job, and what must be seen.
     Start(Box<Job>, Proof),
-    /// What must be mounted besides, since some rank has it.
+    /// Further mounts that are required, since some rank has them.
     Mounts(Mounts),
     /// Work.
     Lease(u64, Work),

@@ -1,5 +1,5 @@
-//! What becomes of leases of ranks that are lost, or hang in a file system: others are given them, and what a late step of theirs may
-//! have moved is set right at the end.
+//! Leases of ranks that are lost, or hang in a file system: others get them, and changes by a late step of such a rank
+//! are corrected at the end.
 
 use super::{Coordinator, Late, Lease};
 use crate::{
@@ -31,7 +31,7 @@ impl Coordinator {
             Work::Links { root, names } => names.iter().for_each(|(_, _, item)| disturb(root, &item.key)),
             Work::Begin { root, item, .. } | Work::Publish { root, item, .. } => disturb(root, &item.key),
             Work::Piece { root, item, .. } => _ = self.disturbed_files.insert((root, item.key.clone()), item),
-            // What it took away was gone before others had done the same, and attributes of directories are the same.
+            // Files it removed were missing before others did the same, and attributes of directories are the same.
             Work::Discard { .. }
             | Work::Finish { .. }
             | Work::Remove { .. }
@@ -122,7 +122,7 @@ impl Coordinator {
     }
 
     pub(super) fn give_again(&mut self, held: Lease) {
-        // What it told of before is told, but nobody has seen to its own files.
+        // Its earlier reports count, but nobody has handled its own files.
         if let Work::Dir { root, node, .. } | Work::Named { root, node, .. } = held.work
             && !held.own.is_empty()
         {
