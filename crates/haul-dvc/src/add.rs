@@ -38,7 +38,7 @@ use std::{
     },
 };
 
-/// What became of one path.
+/// Result for one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
     /// The `.dvc` file, below the root.
@@ -53,9 +53,9 @@ pub struct Added {
     pub bytes: u64,
 }
 
-/// Adds a path below the root; `git` is what git says of it. What tells of progress is told to `sink`.
+/// Adds a path below the root; `git` is git's state of it. Progress goes to `sink`.
 ///
-/// Errors: nothing is there, it can't be read, it belongs to something that is tracked already.
+/// Errors: the path is missing, it can't be read, it belongs to a path that is tracked already.
 pub async fn add(
     repo: &Repo,
     index: &Index,

@@ -50,12 +50,12 @@ const UNFINISHED: &str = ".tmp";
 /// Where what isn't what its name said gets its second name: beside the folders of content, whose names have two letters. DVC passes it over.
 const ASIDE: &str = "haul-wrong";
 
-/// What keeps its content when its name gets another.
+/// Keeps a file's content when its name gets another.
 #[derive(Debug)]
 pub struct Aside {
     /// The name.
     path: PathBuf,
-    /// What had it.
+    /// Facts of the file that had it.
     facts: Facts,
     /// Another name of that.
     kept: PathBuf,
@@ -71,8 +71,8 @@ pub struct Cache {
     pub(crate) late: Arc<late::Mounts>,
     /// Where files that are to replace others in the workspace are made, if not beside them.
     pub(crate) scratch: Option<PathBuf>,
-    /// What was found not to be what its name says, and its facts then. Until right content comes it stays: a symlink of a workspace may
-    /// lead there, and what somebody wrote into it is nowhere else.
+    /// Files whose content doesn't match their name, and their facts then. Such a file stays until right content comes: a symlink of a
+    /// workspace may lead there, and what somebody wrote into it is nowhere else.
     wrong: Arc<Mutex<BTreeMap<PathBuf, Facts>>>,
 }
 
@@ -288,7 +288,7 @@ impl Cache {
             std::io::ErrorKind::NotFound => went(path),
             _ => io_error("read", path, e),
         })?;
-        // The facts stand for what is read only if they tell of every change from now on.
+        // The facts pin the content read only if they show every change from now on.
         still::wait(&file, Mtime(facts.mtime.into()), Mtime(facts.ctime.into()));
         let by_link = matches!(links.first(), Some(Link::Hardlink | Link::Symlink));
         if by_link || facts.size > WHOLE {
@@ -336,7 +336,7 @@ impl Cache {
                 {
                     return Ok(Hashed { md5, facts, steady });
                 }
-                // What has the name isn't right.
+                // The file with the name isn't right.
                 Err(_) => {}
             }
         }
@@ -400,7 +400,7 @@ impl Cache {
         Ok((tmp, file))
     }
 
-    /// What `attempt` gives at `path`, whose folder is made if it is missing.
+    /// The result of `attempt` at `path`, whose folder is created if it is missing.
     fn making_folder<T>(&self, path: &Path, attempt: impl Fn() -> io::Result<T>) -> Result<io::Result<T>> {
         match attempt() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -477,7 +477,7 @@ fn second_name(path: &Path, kept: &Path) -> io::Result<()> {
     }
 }
 
-/// True where a path is what it was when these facts were seen.
+/// True if a path still has these facts.
 fn is_still(path: &Path, facts: &Facts) -> bool {
     let same = |now: Facts| (now.dev, now.ino, now.size, now.mtime) == (facts.dev, facts.ino, facts.size, facts.mtime);
     Facts::get(path, true).is_ok_and(|now| now.is_some_and(same))
@@ -555,9 +555,9 @@ fn protect(file: &File, path: &Path) -> Result<()> {
     rustix::fs::fchmod(file, Mode::from_raw_mode(TRUSTED)).map_err(|e| io_error("write", path, e))
 }
 
-/// Refuses a file that the file system turns out not to hold as it was written: some tell so when it is closed.
+/// Refuses a file that the file system turns out not to hold as it was written: some report that when it is closed.
 ///
-/// Errors: those of writing, as a file system has them that writes late.
+/// Errors: write errors, of a file system that writes late.
 pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()> {
     mounts.ask(file).map_err(|e| {
         let told = io_error("write", path, e);
@@ -567,7 +567,7 @@ pub(crate) fn kept(mounts: &late::Mounts, file: &File, path: &Path) -> Result<()
 }
 
 pub(crate) fn discard(tmp: &Path, error: Error) -> Error {
-    // What is left has a hidden name that nobody takes for content.
+    // A leftover has a hidden name that nobody takes for content.
     let _ = fs::remove_file(tmp);
     error
 }
@@ -723,7 +723,7 @@ mod tests {
         fs::remove_file(cache.path(&cut)).unwrap();
         cache.tell_kept(kept);
         assert_eq!(fs::read(folder.join(&aside()[0])).unwrap(), b"unm");
-        // What is missing from the cache refutes nothing.
+        // A file missing from the cache refutes nothing.
         assert_eq!(cache.refutes(&[(there, 5), (absent, 5)]), [false, false]);
         assert_eq!(cache.refutes(&[(there, 4), (absent, 4)]), [true, false]);
     }

@@ -39,7 +39,7 @@ pub struct Options {
     pub relink: bool,
 }
 
-/// What was done. Paths are below the root; a directory's ends in `/`.
+/// Work done. Paths are below the root; a directory's ends in `/`.
 #[derive(Debug, Default)]
 pub struct Done {
     /// Tracked paths that weren't there.
@@ -48,11 +48,11 @@ pub struct Done {
     pub modified: Vec<String>,
     /// Files added, modified, deleted.
     pub files: (u64, u64, u64),
-    /// What is missing from the cache, or what went wrong.
+    /// Content missing from the cache, and other errors.
     pub failed: Vec<Error>,
 }
 
-/// What is to be done to one tracked path.
+/// Plan for one tracked path.
 struct Plan<'a> {
     tracked: &'a Tracked,
     root: PathBuf,
@@ -63,9 +63,9 @@ struct Plan<'a> {
     fresh: u64,
 }
 
-/// Checks out what was chosen. Before anything is changed all of it is looked at.
+/// Checks out the chosen paths. All of them are looked at before anything is changed.
 ///
-/// Errors: what would be lost; what can't be read or written as a whole. What is wrong with single files is in the answer.
+/// Errors: data would be lost; the whole can't be read or written. Errors of single files are in the result.
 pub async fn checkout(repo: &Repo, chosen: &[Chosen], options: Options, state: &mut State) -> Result<Done> {
     let links = repo.config.links().map_err(|why| Error::new(ErrorKind::Invalid, "checkout", why))?;
     let mut done = Done::default();
@@ -144,7 +144,7 @@ async fn hidden_too(root: &Path, want: &[Child], found: Vec<Found>) -> Result<Ve
     Ok(found.into_iter().chain(looked.into_iter().flatten()).collect())
 }
 
-/// What to do about content that isn't in the cache.
+/// Advice for content that isn't in the cache.
 fn lacking(tracked: &Tracked, what: &str) -> String {
     match tracked.imported {
         false => format!("{what} isn't cached; run haul dvc pull"),
@@ -197,7 +197,7 @@ impl Plan<'_> {
         let md5s = md5s(&repo.cache, &self.root, &found, layout, own, state).await?;
         let mut same: HashSet<&str> = HashSet::new();
         let mut doubtful = Vec::new();
-        // Whoever forces it, forces it for what comes meanwhile too.
+        // `force` covers files that appear meanwhile too.
         let old = |file: Option<&Found>| match (options.force, file) {
             (true, _) => Old::Any,
             (false, None) => Old::Nothing,

@@ -203,7 +203,7 @@ impl Config {
                 let base = self.section_of(other)?;
                 let url = base.get("url").ok_or_else(|| format!("remote {other:?} has no url"))?;
                 let url = format!("{}/{path}", url.trim_end_matches('/'));
-                // What the remote says itself counts before what it refers to.
+                // The remote's own values override those of the remote that it refers to.
                 let both = base.iter().chain(section).map(|(k, v)| (k.clone(), v.clone())).collect();
                 self.place(name, url.trim_end_matches('/'), &both, depth + 1)
             }

@@ -5,16 +5,16 @@ use haul_cas::address::{Address, Layout};
 use saphyr::{MarkedYaml, ScalarStyle, YamlData, YamlLoader};
 use saphyr_parser::Parser;
 
-/// What one file tracks.
+/// Contents of one DVC file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DvcFile {
     /// Files and directories that belong to the file.
     pub outs: Vec<Out>,
-    /// What they were made from.
+    /// Their dependencies.
     pub deps: Vec<Out>,
     /// The folder that paths are relative to, itself relative to the file's.
     pub wdir: Option<String>,
-    /// What it tracks comes from another repository (`dvc import`).
+    /// It tracks paths of another repository (`dvc import`).
     pub imported: bool,
     /// Its dependencies are not looked at.
     pub frozen: bool,
@@ -48,7 +48,7 @@ pub struct Out {
 pub struct Stage {
     /// Its name.
     pub name: String,
-    /// What it makes and uses.
+    /// Its outputs and dependencies.
     pub file: DvcFile,
 }
 
@@ -167,7 +167,7 @@ pub fn parse(text: &str) -> Result<DvcFile, String> {
 
 /// Reads a `dvc.lock`.
 ///
-/// Errors: as [`parse`].
+/// Errors: as for [`parse`].
 pub fn parse_lock(text: &str) -> Result<Vec<Stage>, String> {
     let Some(node) = load(text)? else { return Ok(Vec::new()) };
     // The first version of the format had no `stages`.
@@ -179,7 +179,7 @@ pub fn parse_lock(text: &str) -> Result<Vec<Stage>, String> {
     stages.into_iter().flat_map(map).map(stage).collect()
 }
 
-/// What is new of an out.
+/// New facts of an out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fresh {
     /// Its address, in the layout of DVC 3.

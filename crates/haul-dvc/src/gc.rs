@@ -1,4 +1,4 @@
-//! What a cache or remote holds that nothing uses. Only finds: what is found is a person's to remove.
+//! Unused content of a cache or remote. Only finds it: removal is a person's decision.
 
 use crate::{
     repo::{Chosen, Repo},
@@ -17,7 +17,7 @@ use std::{collections::HashSet, sync::Arc};
 pub struct Used(HashSet<Address>);
 
 impl Used {
-    /// What tracked paths use.
+    /// Content that tracked paths use.
     ///
     /// Errors: `NotFound` for a directory whose list of files isn't in the cache: its files would be taken for unused.
     pub async fn of(repo: &Repo, chosen: &[Chosen]) -> Result<Used> {
@@ -38,7 +38,7 @@ fn sorted(mut all: Vec<(Address, u64)>, used: &Used) -> Vec<(Address, u64)> {
     all
 }
 
-/// What of the cache nothing uses, with sizes in bytes.
+/// The cache's unused content, with sizes in bytes.
 ///
 /// Errors: it can't be read.
 pub async fn unused(repo: &Repo, used: &Used) -> Result<Vec<(Address, u64)>> {
@@ -47,7 +47,7 @@ pub async fn unused(repo: &Repo, used: &Used) -> Result<Vec<(Address, u64)>> {
     Ok(sorted(all, used))
 }
 
-/// What of a remote nothing uses, with sizes in bytes.
+/// A remote's unused content, with sizes in bytes.
 ///
 /// Errors: it can't be listed to its end.
 pub async fn unused_at(store: &Arc<dyn Store>, used: &Used) -> Result<Vec<(Address, u64)>> {

@@ -24,7 +24,7 @@ use std::{
     path::Path,
 };
 
-/// What is expected in a place of the workspace that gets a file.
+/// The expected entry in a place of the workspace that gets a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Old {
     /// Whatever it is, it may go.

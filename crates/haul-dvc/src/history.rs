@@ -1,4 +1,4 @@
-//! What git knows of a repository's past: earlier `.dvc` files and `dvc.lock` files, read by `git` as a child process. Without
+//! A repository's past in git: earlier `.dvc` files and `dvc.lock` files, read by `git` as a child process. Without
 //! git, or outside of it, there is no past.
 
 use crate::{
@@ -67,7 +67,7 @@ fn output(root: &Path, args: &[&str]) -> Result<Vec<u8>> {
     Err(failed(format!("git {}: {}", args[0], said.trim().lines().next().unwrap_or("it failed"))))
 }
 
-/// What git has to say of some paths below a repository's root. Without git, or outside of it, nothing.
+/// git's facts about some paths below a repository's root. Without git, or outside of it, none.
 #[derive(Clone, Debug, Default)]
 pub struct InGit {
     tracked: BTreeSet<String>,
@@ -169,7 +169,7 @@ fn raw(log: &[u8], prefix: &str, old_too: bool) -> Vec<Blob> {
     all
 }
 
-/// What a tree holds, by `ls-tree -z`: `mode blob ID<TAB>path`, each ended by a zero byte.
+/// Contents of a tree, by `ls-tree -z`: `mode blob ID<TAB>path`, each ended by a zero byte.
 fn tree(listing: &[u8], prefix: &str) -> Vec<Blob> {
     let line = |line: &str| {
         let (facts, path) = line.split_once('\t')?;
@@ -211,7 +211,7 @@ fn contents(root: &Path, blobs: &[Blob]) -> Result<Vec<String>> {
         all.push(String::from_utf8_lossy(&bytes).into_owned());
     }
     drop(answers);
-    // What it still had to say is no matter: all answers are here.
+    // Further output doesn't matter: all answers are here.
     let _ = (asking.join(), child.wait());
     Ok(all)
 }
@@ -272,7 +272,7 @@ fn tracked(root: &Path, revisions: Revisions) -> Result<Index> {
                 }
                 None => index.add_file(path, text),
             };
-            // What an old commit holds can't be mended.
+            // An old commit can't be fixed.
             if let Err(why) = read {
                 tracing::warn!("{path} of an earlier commit is left out: {why}");
             }
@@ -313,7 +313,7 @@ pub async fn earlier(repo: &Repo, chosen: &[Chosen]) -> Vec<Address> {
     })
 }
 
-/// What these lists say, as far as the cache can tell.
+/// The content that these lists promise, as far as the cache has them.
 pub async fn promised(repo: &Repo, lists: Vec<Address>) -> History {
     let cache = repo.cache.clone();
     let read = move |list: Address| {

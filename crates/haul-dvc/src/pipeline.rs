@@ -31,7 +31,7 @@ pub struct Flags {
     pub remote: Option<String>,
 }
 
-/// What a `dvc.yaml` says of one stage of `dvc.lock`.
+/// A stage of `dvc.lock`, as its `dvc.yaml` defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// The folder that its paths are relative to, itself relative to the file's.
@@ -46,9 +46,9 @@ struct Template {
     wdir: Option<String>,
     frozen: bool,
     vars: Vec<(String, Value)>,
-    /// What `foreach` goes through.
+    /// The values of `foreach`.
     each: Option<Value>,
-    /// What `matrix` combines.
+    /// The lists that `matrix` combines.
     matrix: Option<Value>,
     outs: Vec<(String, Flags)>,
 }
@@ -93,7 +93,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// What it says of a stage, called as in `dvc.lock`; `None` when it has no such stage.
+    /// The definition of a stage, named as in `dvc.lock`; `None` when it has no such stage.
     ///
     /// Errors: the stage's folder can't be found out.
     pub fn stage(&self, name: &str) -> Result<Option<Stage>, String> {
@@ -123,9 +123,9 @@ impl Flags {
 }
 
 impl Stage {
-    /// What holds for an out of this path, as `dvc.lock` has it; `None` when the stage has no such out, as far as all its paths are
-    /// known. Where templates leave it open which of several it is, it is kept and pushed if one of them is; its remote is that of
-    /// the one that fits best. What fits none of them is kept and pushed.
+    /// The flags of an out of this path, as `dvc.lock` has it; `None` when the stage has no such out, as far as all its paths are
+    /// known. If templates leave it open which of several it is, it is kept and pushed if one of them is; its remote is that of
+    /// the one that fits best. A path that fits none of them is kept and pushed.
     pub fn flags(&self, path: &str) -> Option<Flags> {
         let known = |pattern: &Pattern| pattern.iter().all(Option::is_some);
         let mut fitting: Vec<_> = self.outs.iter().filter(|(pattern, _)| fits(pattern, path)).collect();
@@ -145,7 +145,7 @@ impl Stage {
 }
 
 impl Template {
-    /// What `item` is in the stage that `foreach` or `matrix` made with this key.
+    /// Value of `item` in the stage that `foreach` or `matrix` made with this key.
     fn item(&self, key: &str, scope: &[(String, Value)]) -> Value {
         match (&self.each, &self.matrix) {
             (Some(each), _) => each_item(resolved(each, scope), key),
@@ -216,7 +216,7 @@ fn vars(node: Option<&Node<'_>>, read: &dyn Fn(&str) -> Option<String>) -> Vec<(
     all
 }
 
-/// A stage's own `vars`. DVC reads their files from the stage's folder; where that is told by templates that aren't known, or differ
+/// A stage's own `vars`. DVC reads their files from the stage's folder; if templates that aren't known decide it, or it differs
 /// from one of many stages to the next, their values stay unknown too.
 fn stage_vars(
     stage: &Node<'_>,
@@ -359,7 +359,7 @@ mod tests {
         })
     }
 
-    /// What is said of a stage's out: `c` kept in the cache, `p` pushed; `-` when the stage doesn't have it.
+    /// Flags of a stage's out: `c` kept in the cache, `p` pushed; `-` when the stage doesn't have it.
     fn said(pipeline: &Pipeline, stage: &str, path: &str) -> String {
         let stage = pipeline.stage(stage).unwrap().unwrap();
         stage.flags(path).map_or("-".into(), |f| {
@@ -439,7 +439,7 @@ mod tests {
         let pipeline = Pipeline::parse(text, &|_| None).unwrap();
         assert_eq!(said(&pipeline, "s", "anything"), "cp");
         assert_eq!(said(&pipeline, "s", "some.txt"), "cp");
-        // What fits better may be another one all the same.
+        // A better fit may be another one all the same.
         let text = "stages:\n  s:\n    outs:\n    - ${a}\n    - models/${b}:\n        push: false\n        remote: r\n    - models/c:\n        push: false\n";
         let pipeline = Pipeline::parse(text, &|_| None).unwrap();
         assert_eq!(said(&pipeline, "s", "models/m.bin"), "cp");

@@ -27,7 +27,7 @@ use std::{
     sync::Arc,
 };
 
-/// What the command line knows of its surroundings.
+/// The command line's surroundings.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// The user's home.
@@ -61,7 +61,7 @@ pub struct Tracked {
     pub index: usize,
     /// The path of the file or directory, below the root.
     pub path: String,
-    /// What is written of it.
+    /// Its recorded out.
     pub out: Out,
     /// It comes from another repository.
     pub imported: bool,
@@ -72,14 +72,14 @@ pub struct Tracked {
 pub struct Index {
     /// Files and directories.
     pub outs: Vec<Tracked>,
-    /// What they were made from, where `dvc.lock` or a `.dvc` file says it.
+    /// Their dependencies, if `dvc.lock` or a `.dvc` file names them.
     pub deps: Vec<Tracked>,
 }
 
 /// A tracked path, or a part of one, that a command is about.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// Whose it is.
+    /// The tracked path it belongs to.
     pub tracked: Tracked,
     /// Only these files and folders of the directory, below it, sorted; all of it when there are none.
     pub within: Vec<String>,
@@ -101,7 +101,7 @@ pub fn count(chosen: &[Chosen]) -> u64 {
     chosen.iter().fold(chosen.len() as u64, |count, one| count.saturating_add(of(&one.tracked.out)))
 }
 
-/// What follows `folder/` in a path; empty for the folder itself.
+/// The rest of a path after `folder/`; empty for the folder itself.
 pub fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder)?;
     if folder.is_empty() || rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
@@ -142,7 +142,7 @@ impl Repo {
         self.root.join(".dvc")
     }
 
-    /// What was hashed before.
+    /// Hashes of earlier runs.
     pub fn state(&self) -> State {
         State::new(self.hashes.clone())
     }
@@ -257,18 +257,18 @@ impl Repo {
 }
 
 impl Index {
-    /// Takes in a `.dvc` file; `file` is its path below the root.
+    /// Adds a `.dvc` file; `file` is its path below the root.
     ///
-    /// Errors: what is wrong in it.
+    /// Errors: the problem in it.
     pub fn add_file(&mut self, file: &str, text: &str) -> Result<(), String> {
         let read = dvcfile::parse(text)?;
         self.add(file, None, read);
         Ok(())
     }
 
-    /// Takes in a `dvc.lock`, by the `dvc.yaml` beside it: what that doesn't have any more is left out.
+    /// Adds a `dvc.lock`, by the `dvc.yaml` beside it: stages and outs missing from that are left out.
     ///
-    /// Errors: what is wrong in it.
+    /// Errors: the problem in it.
     pub fn add_lock(&mut self, file: &str, text: &str, pipeline: &Pipeline) -> Result<(), String> {
         for mut stage in dvcfile::parse_lock(text)? {
             let Some(own) = pipeline.stage(&stage.name)? else { continue };
@@ -285,10 +285,10 @@ impl Index {
         Ok(())
     }
 
-    /// Takes in an earlier `dvc.lock`. Which of some states of its `dvc.yaml` belongs to it isn't known: what one of them keeps or
-    /// pushes is kept or pushed, also what none of them has.
+    /// Adds an earlier `dvc.lock`. Which of some states of its `dvc.yaml` belongs to it isn't known: an out that one of them keeps or
+    /// pushes is kept or pushed, and so is one that none of them has.
     ///
-    /// Errors: what is wrong in it.
+    /// Errors: the problem in it.
     pub fn add_old_lock(&mut self, file: &str, text: &str, pipelines: &[&Pipeline]) -> Result<(), String> {
         for mut stage in dvcfile::parse_lock(text)? {
             let states: Vec<_> = pipelines.iter().filter_map(|state| state.stage(&stage.name).ok().flatten()).collect();
@@ -320,11 +320,10 @@ impl Index {
         }
     }
 
-    /// What the targets mean; everything when there are none. A target is a tracked path, a path in a tracked directory, a
-    /// `.dvc` file, a stage, a `dvc.yaml`; with `recursive` a folder that holds such. All are below the root already, except
-    /// stages.
+    /// The tracked paths that the targets name; everything when there are none. A target is a tracked path, a path in a tracked directory,
+    /// a `.dvc` file, a stage, a `dvc.yaml`; with `recursive` a folder that holds such. All are below the root already, except stages.
     ///
-    /// Errors: a target that means nothing.
+    /// Errors: a target that names nothing.
     pub fn choose(&self, targets: &[String], recursive: bool) -> Result<Vec<Chosen>> {
         if targets.is_empty() {
             return Ok(self.outs.iter().map(|out| Chosen { tracked: out.clone(), within: Vec::new() }).collect());

@@ -41,7 +41,7 @@ impl Change {
     }
 }
 
-/// What one `.dvc` file or stage has to say.
+/// Changes of one `.dvc` file or stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
     /// The `.dvc` file, or the stage.
@@ -61,9 +61,9 @@ pub fn name_of(tracked: &Tracked) -> String {
     }
 }
 
-/// What changed of all that was chosen, with the dependencies of those that were chosen whole.
+/// Changes of all chosen paths, with the dependencies of files and stages that were chosen as a whole.
 ///
-/// Errors: what can't be read.
+/// Errors: a path can't be read.
 pub async fn status(repo: &Repo, index: &Index, chosen: &[Chosen], state: &mut State) -> Result<Vec<Changes>> {
     let mut all: Vec<Changes> = Vec::new();
     let mut add = |tracked: &Tracked, change: Change, dep: bool| {
@@ -138,7 +138,7 @@ async fn change(repo: &Repo, chosen: &Chosen, cached: bool, state: &mut State) -
     }
 }
 
-/// What is in the workspace of a tracked path.
+/// The workspace's state of a tracked path.
 pub async fn here(repo: &Repo, tracked: &Tracked) -> Result<Here> {
     let path = repo.root.join(&tracked.path);
     let ignored = repo.ignored_in(folder_of(&tracked.path))?;

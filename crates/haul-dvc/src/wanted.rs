@@ -20,9 +20,9 @@ impl Held for Cache {
     }
 }
 
-/// What was chosen stands for; manifests come from the cache. Blocks on no network.
+/// Content of the chosen paths; manifests come from the cache. Blocks on no network.
 ///
-/// Errors: a manifest that can't be understood.
+/// Errors: a manifest that can't be parsed.
 pub async fn content_of(repo: &Repo, chosen: &[Chosen]) -> Result<Wanted> {
     let mut found = Collected::default();
     let mut known: BTreeSet<(Address, Vec<String>)> = BTreeSet::new();
@@ -37,7 +37,7 @@ pub async fn content_of(repo: &Repo, chosen: &[Chosen]) -> Result<Wanted> {
     Ok(Wanted::named(found.content, found.dirs, Arc::new(repo.cache.clone())))
 }
 
-/// What tracked paths stand for, while it is gathered.
+/// Content of tracked paths, while it is gathered.
 #[derive(Default)]
 struct Collected {
     content: Vec<Known>,

@@ -23,7 +23,7 @@ pub struct Found {
     pub link: bool,
 }
 
-/// What a tracked path is at the moment.
+/// Current state of a tracked path.
 #[derive(Debug)]
 pub enum Here {
     /// Nothing.
@@ -36,7 +36,7 @@ pub enum Here {
 
 /// Looks at a tracked path. Blocks.
 ///
-/// Errors: what can't be read; a broken link; a name that isn't UTF-8, which DVC can't track; a `.dvcignore` in a tracked
+/// Errors: a path can't be read; a broken link; a name that isn't UTF-8, which DVC can't track; a `.dvcignore` in a tracked
 /// directory, which DVC refuses.
 pub fn look(path: &Path, ignored: &Ignored) -> Result<Here> {
     let own = Facts::get(path, false).map_err(|e| io_error("read", path, e))?;
