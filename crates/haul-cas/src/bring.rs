@@ -20,12 +20,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What came of a push or fetch.
+/// Result of a push or fetch.
 #[derive(Debug, Default)]
 pub struct Brought {
     /// Of the engine's jobs together.
     pub report: Report,
-    /// What neither side has.
+    /// Content missing on both sides.
     pub missing: Vec<Address>,
 }
 
@@ -100,7 +100,7 @@ async fn bring(cx: &Cx, job: &Job, all: Vec<Address>, brought: &mut Brought) -> 
         return Ok(HashSet::new());
     }
     if cx.cancel.is_cancelled() {
-        // What isn't brought must not pass for what needn't be.
+        // Content that failed must not count as content that needn't be transferred.
         brought.report.stopped.get_or_insert(ErrorKind::Cancelled);
         return Ok(HashSet::new());
     }

@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::{io, os::fd::AsFd, os::unix::ffi::OsStrExt as _, path::Path};
 
-/// What is asked of each file.
+/// Facts to ask of each file.
 const MASK: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::MODE)
     .union(StatxFlags::INO)
@@ -20,7 +20,7 @@ const MASK: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::CTIME)
     .union(StatxFlags::NLINK);
 
-/// What pins a file's content, and its mode. Times are nanoseconds since 1970.
+/// Facts that pin a file's content, and its mode. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Device.

@@ -84,7 +84,7 @@ struct Line {
 
 /// Reads a manifest.
 ///
-/// Errors: what is wrong with it: no JSON, no MD5, a path that leads out of the directory.
+/// Errors: the problem with it: no JSON, no MD5, a path that leads out of the directory.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Child>, String> {
     let lines: Vec<Line> = serde_json::from_slice(bytes).map_err(|e| format!("not a list of files: {e}"))?;
     let child = |line: Line| {

@@ -26,7 +26,7 @@ use std::{
 
 /// Up to so much content is asked for piece by piece: no manifest saves enough there to be worth a doubt.
 pub const FEW: u64 = 64;
-/// A remote of up to so many files is looked through as a whole, in 16 pages at most, however little is in doubt.
+/// A remote with up to this many files is listed completely, in 16 pages at most, however little is in doubt.
 const SMALL: f64 = 16_000.0;
 /// Pages of a larger remote's listing that are compared with what manifests promise: on S3 1,000 names each, whatever the remote's
 /// size. Of 8,000 names a loss of one in a thousand, spread evenly, shows with a probability of 99.97 %.
@@ -38,10 +38,10 @@ const BATCH: usize = 4_096;
 /// The whole of the newer layout.
 const PREFIX: &str = "files/md5/";
 
-/// What a remote has of what is wanted.
+/// The wanted content that a remote has.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What is there.
+    /// The existing content.
     pub there: Subset,
     /// Content that a manifest promised and that isn't there.
     pub lost: Vec<Address>,
@@ -61,11 +61,11 @@ pub enum Proof {
 /// Earlier states of tracked directories, the newest first: their manifests, and what these promise.
 pub type History = Vec<(Address, Vec<Md5>)>;
 
-/// What is asked of a remote before all is known that is wanted: so it needn't wait for this machine's disk, nor the disk for it.
+/// Requests to a remote before all wanted content is known: so it needn't wait for this machine's disk, nor the disk for it.
 pub struct Ahead {
     index: Option<Arc<RemoteIndex>>,
     asked: BTreeSet<Address>,
-    /// What is there of `asked`.
+    /// Those of `asked` that exist.
     present: Vec<Entry>,
 }
 
@@ -262,7 +262,7 @@ pub async fn entries(store: &Arc<dyn Store>, mut all: Vec<Address>) -> Result<Ve
     those(store, all.into()).try_concat().await
 }
 
-/// What is there of these.
+/// Those of these that exist.
 async fn markers(store: &Arc<dyn Store>, asked: impl IntoIterator<Item = Address>) -> Result<Vec<Entry>> {
     let answers = stream::iter(asked)
         .map(|address| async move {
@@ -276,7 +276,7 @@ async fn markers(store: &Arc<dyn Store>, asked: impl IntoIterator<Item = Address
     answers.try_filter_map(|entry| std::future::ready(Ok(entry))).try_collect().await
 }
 
-/// What the manifests that are there promise, of what is wanted.
+/// The wanted content that the existing manifests promise.
 fn promises(wanted: &Wanted, history: &History, present: &HashSet<Address>) -> Subset {
     let own = wanted.dirs.iter().filter_map(|dir| Some((dir.address, dir.children.as_ref()?)));
     let all = own.chain(history.iter().map(|(address, children)| (*address, children)));
@@ -314,18 +314,18 @@ async fn page(store: &Arc<dyn Store>, after: Option<Key>) -> Result<(Vec<Entry>,
     Ok((entries, false))
 }
 
-/// A listing as a whole; nothing where the bucket or folder isn't there yet.
+/// A listing as a whole; empty if the bucket or folder is missing.
 ///
-/// Errors: those of the listing; one that was cut off.
+/// Errors: of the listing; one that was cut off.
 pub async fn all_of(store: &Arc<dyn Store>, request: ListRequest) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     each(store, request, |entry| entries.push(entry)).await?;
     Ok(entries)
 }
 
-/// Gives each entry of a listing to `take`; none where the bucket or folder isn't there yet.
+/// Passes each entry of a listing to `take`; none if the bucket or folder is missing.
 ///
-/// Errors: those of the listing; one that was cut off.
+/// Errors: of the listing; one that was cut off.
 pub async fn each(store: &Arc<dyn Store>, request: ListRequest, mut take: impl FnMut(Entry)) -> Result<()> {
     let (mut listing, mut absent) = (store.list(request), false);
     while let Some(step) = listing.next().await {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 /// Batches on their way; the pool's threads bound what runs.
 const AHEAD: usize = 64;
-/// Up to so many files each is a batch of its own, since they may be large.
+/// Up to this many files are a batch each, since they may be large.
 const SINGLE: usize = 64;
 /// Files of a batch.
 const BATCH: usize = 64;
 
-/// What `work` makes of each, in order.
+/// Results of `work` for each, in order.
 ///
 /// Errors: a disk thread was lost.
 pub async fn spread<T, R>(all: Vec<T>, work: impl Fn(T) -> R + Send + Sync + 'static) -> Result<Vec<R>>

@@ -8,7 +8,7 @@ use haul::index::FileHashes;
 use haul_core::{Inode, Mtime};
 use std::{sync::Arc, time::SystemTime};
 
-/// What is known.
+/// The known hashes.
 #[derive(Debug, Default)]
 pub struct State(Arc<FileHashes>);
 

@@ -28,7 +28,7 @@ pub struct Wanted {
     sizes: Vec<Option<u64>>,
     /// Bytes of each that is held here, where that was asked.
     cached: Vec<Option<u64>>,
-    /// Names of each for people, where they are told any.
+    /// Names of each for people, if there are any.
     names: Vec<String>,
     /// Directories.
     pub dirs: Vec<Dir>,
@@ -49,13 +49,13 @@ pub struct Known {
 
 /// Content that this machine holds.
 pub trait Held: fmt::Debug + Send + Sync {
-    /// Of each address and a number of bytes, best in order: true when what is held of that address proves that content of so many
-    /// bytes isn't that. Blocks.
+    /// Takes addresses, each with a number of bytes, best in order: true when the content held of that address proves that content of
+    /// this size isn't that. Blocks.
     fn refutes(&self, some: &[(Address, u64)]) -> Vec<bool>;
 }
 
 impl Wanted {
-    /// This content, with its bytes where they are known; nobody is told names of it.
+    /// This content, with its bytes where they are known; it has no names for people.
     pub fn new(mut content: Vec<(Address, Option<u64>)>) -> Wanted {
         content.sort_unstable();
         content.dedup_by_key(|(address, _)| *address);
