@@ -19,7 +19,7 @@ use std::{
 /// Content that is read at once.
 const AT_ONCE: usize = 16;
 
-/// What is wrong with content.
+/// A problem with content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// It isn't there.
@@ -30,12 +30,12 @@ pub enum Wrong {
     Content,
 }
 
-/// What was found.
+/// Result of a check.
 #[derive(Debug, Default)]
 pub struct Checked {
     /// Content that is right.
     pub right: u64,
-    /// What is wrong, with the address, the path that a person knows it by (the first of several), and how many share it.
+    /// Problems, with the address, the path that a person knows it by (the first of several), and how many share it.
     pub wrong: Vec<(Address, String, u64, Wrong)>,
 }
 

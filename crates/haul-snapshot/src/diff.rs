@@ -50,7 +50,7 @@ pub fn diff<'a>(a: &'a Tree, b: &'a Tree) -> impl Iterator<Item = (Change, Node<
 }
 
 fn between(x: &Node, y: &Node) -> Option<Change> {
-    // What is added to or removed from a folder changes its time, and is told by itself.
+    // Entries added to or removed from a folder change its time, and are reported themselves.
     let times = x.what != What::Dir && x.mtime != y.mtime;
     match x.what == y.what {
         false => Some(Change::Content),

@@ -49,7 +49,7 @@ pub struct How {
     pub ignore_marks: bool,
 }
 
-/// What nothing refers to.
+/// Content that nothing refers to.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// DVC's lists, with sizes in bytes.
@@ -62,7 +62,7 @@ pub struct Plan {
     pub used: (u64, u64),
     /// Records of removed versions, kept until their content is freed.
     removed: Vec<Key>,
-    /// What tells that DVC keeps content here too, in words.
+    /// The sign that DVC keeps content here too, in words.
     dvc: Option<String>,
     records: BTreeSet<Key>,
 }
@@ -79,16 +79,16 @@ impl Plan {
     }
 }
 
-/// What was done.
+/// Work done.
 #[derive(Debug, Default)]
 pub struct Freed {
-    /// What was to go.
+    /// The planned deletions.
     pub plan: Plan,
     /// How much of it was deleted before an error.
     pub deleted: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// What ended it early.
+    /// The error that ended it early.
     pub error: Option<Error>,
 }
 

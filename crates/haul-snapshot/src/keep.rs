@@ -11,13 +11,13 @@ pub struct Rules {
     pub last: u32,
     /// For how many hours the newest of the hour is kept; hours without any don't count.
     pub hourly: u32,
-    /// The same of days.
+    /// As above for days.
     pub daily: u32,
-    /// The same of weeks, which begin on Monday.
+    /// As above for weeks, which begin on Monday.
     pub weekly: u32,
-    /// The same of months.
+    /// As above for months.
     pub monthly: u32,
-    /// The same of years.
+    /// As above for years.
     pub yearly: u32,
     /// All that are at most this much older than the newest are kept: no clock is asked.
     pub within: Option<Duration>,

@@ -17,7 +17,7 @@ const HEAD: &str = "{\"haul_tree\":1}\n";
 /// Nodes whose text is made at once: some 200 kB.
 const STEP: usize = 1_024;
 
-/// Whose list.
+/// Format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Own,
@@ -131,7 +131,7 @@ fn md5_of(hasher: Hasher) -> Md5 {
     hasher.finish().get(Algo::Md5).and_then(|md5| md5.try_into().ok()).unwrap_or_default()
 }
 
-/// What DVC's list says of a node: nothing of what is no file, or has a name that isn't text.
+/// The item of DVC's list for a node; none for entries other than files, or with a name that isn't text.
 fn child<'a>(node: &Node<'a>) -> Option<(&'a str, Md5)> {
     match node.what {
         What::File(_, md5) => std::str::from_utf8(node.path).ok().map(|path| (path, md5)),
@@ -238,9 +238,9 @@ impl Reader {
         self.gathered.add(node, None)
     }
 
-    /// The tree, and the MD5 of all that came, which holds whatever is wrong.
+    /// The tree, and the MD5 of all bytes, which is valid even if the tree is not.
     ///
-    /// Errors: what is wrong with it, in one line; a path that would lead out of the folder.
+    /// Errors: the problem with it, in one line; a path that would lead out of the folder.
     pub fn end(self) -> (Md5, Result<Tree, String>) {
         let md5 = md5_of(self.hasher);
         let tree = match self.wrong {

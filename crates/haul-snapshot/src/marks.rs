@@ -1,6 +1,6 @@
-//! Marks at the remote, by which pushes and gc know of each other: a push sets one before it relies on anything that is there, gc
-//! before it looks at what is used. Whoever finds the other's waits or refuses. How old a mark is is told by the store's clock
-//! alone. [ADR 15](../../../docs/adr/0015-freeing-content.md) says why so.
+//! Marks at the remote, by which pushes and gc know of each other: a push sets one before it relies on existing content, gc
+//! before it looks at what is used. Each waits or refuses if it finds the other's. The age of a mark is measured by the store's clock
+//! alone. [ADR 15](../../../docs/adr/0015-freeing-content.md) explains why.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -27,7 +27,7 @@ const DEAD: i128 = 3600 * 1_000_000_000;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whose mark.
+/// Owner of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// A push that may rely on content that no version refers to yet.
@@ -49,7 +49,7 @@ impl Whose {
     }
 }
 
-/// What a mark says.
+/// Contents of a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// The machine and process, for people.
@@ -143,7 +143,7 @@ pub struct Seen {
     freed: Vec<Key>,
 }
 
-/// What is there beside one's own mark.
+/// Marks beside one's own.
 #[derive(Debug, Default)]
 pub struct Others {
     /// Of pushes that live, as far as can be known.
@@ -173,7 +173,7 @@ impl Seen {
         Ok(seen)
     }
 
-    /// What was deleted so far, as a short text that is another after each gc that deleted; `None` before any. Clocks play no part.
+    /// A short text for all deletions so far, which changes with each gc that deleted; `None` before any. Independent of clocks.
     pub fn freed(&self) -> Option<String> {
         let names: Vec<&[u8]> = self.freed.iter().map(Key::as_bytes).collect();
         if names.is_empty() {
@@ -194,14 +194,14 @@ impl Seen {
         &self.freed
     }
 
-    /// True where a gc's mark is, be it dead or not.
+    /// True if there is a gc's mark, be it dead or not.
     pub fn has_gc(&self) -> bool {
         !self.gcs.is_empty()
     }
 
-    /// All but `own`, by whose time the others' age is told: it was set just now, and the store dated both.
+    /// All but `own`, whose time gives the others' age: it was set just now, and the store dated both.
     ///
-    /// Errors: the store doesn't list `own`: somebody took it for dead, or the listing can't be relied on.
+    /// Errors: the store doesn't list `own`: another process took it for dead, or the listing can't be relied on.
     pub fn beside(&self, own: &Key) -> Result<Others> {
         let all = || self.pushes.iter().chain(&self.gcs);
         let Some(mine) = all().find(|entry| entry.key == *own) else {
@@ -225,7 +225,7 @@ impl Seen {
     }
 }
 
-/// What a mark says, or what remembers a removed version; nothing where it can't be read.
+/// Contents of a mark, or of the record of a removed version; empty if it can't be read.
 pub async fn said(store: &Arc<dyn Store>, key: &Key) -> Said {
     let line = crate::bounded::small(store, key, LARGEST).await;
     line.ok().and_then(|line| serde_json::from_slice(&line).ok()).unwrap_or_default()
@@ -233,7 +233,7 @@ pub async fn said(store: &Arc<dyn Store>, key: &Key) -> Said {
 
 /// The marks, once one's own, set just now, is listed: some stores list a name only a while after it was written.
 ///
-/// Errors: as [`Seen::at`] and [`Seen::beside`], after some tries.
+/// Errors: as for [`Seen::at`] and [`Seen::beside`], after some tries.
 pub async fn beside(store: &Arc<dyn Store>, own: &Key) -> Result<(Seen, Others)> {
     let mut tries = 1;
     loop {

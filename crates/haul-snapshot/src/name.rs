@@ -1,4 +1,4 @@
-//! What snapshots and their versions are called, and the keys of their records. Pure.
+//! Names of snapshots and their versions, and the keys of their records. Pure.
 
 use haul_core::{Key, Mtime};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
@@ -123,7 +123,7 @@ pub fn key(name: &str, version: &Version) -> Key {
     Key::new(format!("{}{version}", prefix(name)))
 }
 
-/// What a key is the record of; `None` for anything else that lies there.
+/// The version whose record a key is; `None` for other files there.
 pub fn of_key(key: &[u8]) -> Option<(String, Version)> {
     let (name, version) = std::str::from_utf8(key).ok()?.strip_prefix(RECORDS)?.split_once('/')?;
     check(name).ok()?;

@@ -25,7 +25,7 @@ use std::{collections::HashMap, sync::Arc};
 /// Changes of modes and times at once, where the user doesn't say.
 const AT_ONCE: usize = 16;
 
-/// What a pull did.
+/// Result of a pull.
 #[derive(Debug, Default)]
 pub struct Pulled {
     /// Of the engine's job.
@@ -34,7 +34,7 @@ pub struct Pulled {
     pub more: Option<u64>,
 }
 
-/// What the owner of a folder needs to change what is in it.
+/// Permissions that the owner of a folder needs to change its contents.
 const OWNER: u32 = 0o700;
 
 /// A version, read and found right.
@@ -90,9 +90,9 @@ impl Shows for Folder {
     }
 }
 
-/// Reads the version that is meant.
+/// Reads the chosen version.
 ///
-/// Errors: those of [`versions::find`] and [`versions::tree`].
+/// Errors: as for [`versions::find`] and [`versions::tree`].
 pub fn open<'a>(
     remote: &'a Arc<dyn haul_store::Store>,
     name: &'a str,
@@ -132,7 +132,7 @@ pub fn pull<'a>(cx: &'a Cx, job: &'a Job, version: &'a Restored) -> LocalBoxFutu
         }
         let mut report = haul::run(job.clone(), cx.clone()).await;
         let mut more = None;
-        // What was opened is closed again, and what is private made so, also where something failed or the user stopped it.
+        // Opened folders are closed again, and private ones made so, also after a failure or a stop by the user.
         if disk {
             match settle(cx, &job, version, &mut report).await {
                 Ok(count) => more = report.is_ok().then_some(count),

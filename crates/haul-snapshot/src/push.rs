@@ -41,12 +41,12 @@ const ROUNDS: usize = 8;
 const LOOKS: usize = 3;
 /// Between two versions of one snapshot, so that the one made later is the newer one also where clocks differ.
 const TICK: i128 = 1_000_000;
-/// What folders of indexes begin with that hold since a gc.
+/// Prefix of index folders that are valid since a gc.
 const SINCE: &str = "since-";
 /// How often a push that waits for a gc looks whether that is done.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What came of a push.
+/// Result of a push.
 #[derive(Debug, Default)]
 pub enum Outcome {
     /// A version was made.
@@ -58,7 +58,7 @@ pub enum Outcome {
     None,
 }
 
-/// What a push did.
+/// Counts of a push.
 #[derive(Debug, Default)]
 pub struct Pushed {
     /// Of the engine's jobs together.
@@ -181,7 +181,7 @@ async fn newest(dst: &Arc<dyn Store>, how: &How) -> Result<Option<(Version, Opti
     match versions::record(dst, &how.name, version).await {
         Ok(record) => Ok(Some((version.clone(), Some(record)))),
         Err(error) => {
-            // What it says saves questions and no more.
+            // It only saves requests.
             tracing::warn!("the newest version of {}: {error}", how.name);
             Ok(Some((version.clone(), None)))
         }
@@ -223,7 +223,7 @@ fn tell(cx: &Cx, report: &mut Report, error: Arc<Error>) {
     report.error(error);
 }
 
-/// What a push has to do with a gc.
+/// A push's relation to a gc.
 struct Beside {
     dst: Arc<dyn Store>,
     /// `None` in a dry run, which changes nothing.
@@ -365,12 +365,12 @@ async fn one(
     cx.known.index = cx.known.index.as_ref().map(|settings| index_since(settings, freed.as_ref()));
     let cx = &cx;
     let readable = newest.and_then(|(version, record)| Some((version, record.as_ref()?)));
-    // What it promises is there as long as it is.
+    // The content it promises exists as long as it does.
     let readable = match readable {
         Some((version, _)) if !stands(&cx.dst, &how.name, version).await? => None,
         readable => readable,
     };
-    // The same files pushed otherwise are another version.
+    // The same files pushed in another way are another version.
     let filtered = !cx.filter.is_all() || job.listing.max_depth.is_some();
     let same = readable.filter(|(_, record)| record.tree == own.address.md5 && record.filtered == filtered);
     let content = match Content::of(&scan.tree) {
@@ -390,7 +390,7 @@ async fn one(
         let found = look(&cx.dst, &wanted, promises(&cx.dst, earlier), how.proof, ahead).await?;
         pushed.lost = found.lost.len() as u64;
         let late: Vec<Arc<List>> = lists.iter().filter(|list| !found.there.contains(&list.address)).cloned().collect();
-        // What is a file's and a list's too goes with the lists.
+        // Content of both a file and a list goes with the lists.
         let is_list = |address: &Address| lists.iter().any(|list| list.address == *address);
         (content.only(|address| !found.there.contains(address) && !is_list(address)), late)
     };
@@ -516,7 +516,7 @@ fn wanted(content: &Content, lists: &[Arc<List>; 2], name: &str) -> Wanted {
     wanted
 }
 
-/// What another version promises: its content was there before its lists were.
+/// Content that another version promises: it existed before its lists did.
 async fn promises(dst: &Arc<dyn Store>, earlier: Option<&Record>) -> History {
     let Some(record) = earlier else { return History::new() };
     match versions::tree(dst, record).await {

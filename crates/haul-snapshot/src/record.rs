@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The format that is written, and the only one that is read.
 const FORMAT: u32 = 1;
 
-/// What a version holds, in numbers.
+/// Totals of a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Files.
@@ -84,7 +84,7 @@ impl Record {
 
     /// Reads the record of this version of this snapshot.
     ///
-    /// Errors: what is wrong with it, in one line: other bytes than the key says, another format, another place.
+    /// Errors: the problem with it, in one line: other bytes than the key says, another format, another place.
     pub fn parse(name: &str, version: &Version, bytes: &[u8]) -> Result<Record, String> {
         if !version.is_of(bytes) {
             return Err("the record doesn't match its name: it was changed or cut off".into());

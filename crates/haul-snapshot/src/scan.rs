@@ -1,4 +1,4 @@
-//! What a folder holds at the moment, with the MD5 of each file: hashed once, and again only when its facts changed. The folder
+//! Current contents of a folder, with the MD5 of each file: hashed once, and again only when its facts changed. The folder
 //! may be on any store.
 
 use crate::tree::{Gathered, Node, Tree, What};
@@ -38,11 +38,11 @@ pub struct Scan {
     pub tree: Arc<Tree>,
     /// Devices, FIFOs and sockets, which no version keeps.
     pub left_out: u64,
-    /// What was there and went while the folder was looked at, deleted or renamed: under a new name it may have been missed.
+    /// Entries that disappeared during the scan, deleted or renamed: under a new name they may have been missed.
     pub vanished: Vec<Key>,
 }
 
-/// What becomes of what is listed.
+/// Treatment of a listed entry.
 enum Seen {
     File(Entry, Md5),
     Dir(Entry),
@@ -54,7 +54,7 @@ enum Seen {
     End,
 }
 
-/// What is listed.
+/// A step of the listing.
 enum Step {
     Entry(Entry),
     Failed(Error),

@@ -1,5 +1,5 @@
-//! What people see of a push: paths of the folder instead of content's names. Also remembers what arrived, and holds back what
-//! is tried again.
+//! A push as people see it: paths of the folder instead of content's names. Also remembers arrived content, and holds back errors
+//! that are tried again.
 
 use crate::view::Shows;
 use haul_core::{
@@ -18,7 +18,7 @@ pub fn is_change(error: &Error) -> bool {
 pub struct Shown {
     inner: Arc<dyn Sink>,
     all: Arc<dyn Shows>,
-    /// What fails because the folder changed is looked at again, so it isn't told as an error.
+    /// A file that fails because the folder changed is looked at again, so it isn't reported as an error.
     again: bool,
     /// By number.
     arrived: Mutex<Vec<bool>>,

@@ -1,5 +1,5 @@
-//! What a folder holds, as a version keeps it: names, modes, times, symlinks, empty folders, and of each file what its content
-//! is. In order of paths, and such that no path leads out of the folder, whoever made it. Some 100 bytes a path, since there
+//! Contents of a folder, as a version keeps it: names, modes, times, symlinks, empty folders, and the content hash of each
+//! file. In order of paths, and such that no path leads out of the folder, whoever made it. Some 100 bytes a path, since there
 //! may be millions: all paths lie in one place. Pure.
 
 use crate::record::Totals;
@@ -18,7 +18,7 @@ const PERMISSIONS: u32 = 0o777;
 /// Bytes of paths that are allocated together.
 const CHUNK: usize = 1 << 20;
 
-/// What is at a path.
+/// Kind of a path's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     /// A file: its size in bytes, and its MD5.
@@ -34,7 +34,7 @@ pub enum What<'a> {
 pub struct Node<'a> {
     /// Below the folder, `/` between parts, without one at the end.
     pub path: &'a [u8],
-    /// What is there.
+    /// The entry's kind.
     pub what: What<'a>,
     /// Permission bits, where they are known; a symlink has none.
     pub mode: Option<u32>,
@@ -126,9 +126,9 @@ impl Packed {
 }
 
 impl Gathered {
-    /// Adds a node. `pin` is what tells later whether a file still has this content ([`Tree::pin`]).
+    /// Adds a node. `pin` shows later whether a file still has this content ([`Tree::pin`]).
     ///
-    /// Errors: what can't be restored, whatever else there is.
+    /// Errors: the node can't be restored, whatever else there is.
     pub fn add(&mut self, node: Node, pin: Option<&Version>) -> Result<(), String> {
         sound(&node)?;
         let (kind, size, md5, rest) = match node.what {
@@ -150,9 +150,9 @@ impl Gathered {
         Ok(())
     }
 
-    /// The tree, put in order; folders that are only named in paths are added, with nothing known of them.
+    /// The tree, sorted; folders that are only named in paths are added, without facts.
     ///
-    /// Errors: what can't be restored: two nodes of one path, something in what is no folder.
+    /// Errors: the tree can't be restored: two nodes of one path, an entry below a path that is no folder.
     pub fn tree(mut self) -> Result<Tree, String> {
         self.sort();
         for path in self.implied() {
@@ -162,9 +162,9 @@ impl Gathered {
         self.as_it_is()
     }
 
-    /// The tree, if it is in order as it was gathered.
+    /// The tree, if it was gathered in order.
     ///
-    /// Errors: as [`Gathered::tree`], and one that isn't in order, or in which a folder is missing.
+    /// Errors: as for [`Gathered::tree`], and one that isn't in order, or in which a folder is missing.
     pub fn as_it_is(mut self) -> Result<Tree, String> {
         self.packed.shrink_to_fit();
         let tree = Tree { texts: self.texts, packed: self.packed };
@@ -224,7 +224,7 @@ impl Tree {
         self.packed[place].node(&self.texts)
     }
 
-    /// What a file's content was pinned by when it was added, where it was.
+    /// The pin of a file's content when it was added, if it had one.
     pub fn pin(&self, place: usize) -> Option<Version> {
         let packed = &self.packed[place];
         (packed.kind == PackedKind::File && packed.rest > 0).then(|| Version::new(packed.rest(&self.texts)))
@@ -355,7 +355,7 @@ impl Node<'_> {
         Entry {
             kind,
             mtime: self.mtime,
-            // What it is doesn't change, so its hash pins it.
+            // Content under a hash doesn't change, so its hash pins it.
             version: md5.map(Version::new),
             hashes: md5.map(|md5| Hashes::default().with(Algo::Md5, md5)).unwrap_or_default(),
             meta: self.meta(setid),
@@ -368,7 +368,7 @@ fn wrong<T>(node: &Node, why: &str) -> Result<T, String> {
     Err(format!("{:?}: {why}", node.shown()))
 }
 
-/// What every node keeps to by itself: its path is a relative one that leads nowhere else.
+/// Rule for every node by itself: its path is a relative one that leads nowhere else.
 fn sound(node: &Node) -> Result<(), String> {
     let path = node.path;
     if path.len() > LONGEST {
@@ -388,8 +388,8 @@ fn sound(node: &Node) -> Result<(), String> {
     }
 }
 
-/// What every tree keeps to, so that restoring one touches nothing outside of its folder: paths are in order, each once; what
-/// holds something is a folder and stands in the list itself.
+/// Rules for every tree, so that restoring one touches nothing outside of its folder: paths are in order, each once; an entry
+/// with others below it is a folder and stands in the list itself.
 fn check(tree: &Tree) -> Result<(), String> {
     let mut dirs: HashSet<&[u8]> = HashSet::new();
     let mut last: Option<&[u8]> = None;

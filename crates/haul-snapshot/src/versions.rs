@@ -1,4 +1,4 @@
-//! What a remote has of snapshots: which there are, and reading one. Nothing is believed that its hash doesn't bear out.
+//! Snapshots of a remote: which there are, and reading one. Everything read is verified by its hash.
 
 use crate::{
     bounded,
@@ -15,7 +15,7 @@ use haul_core::{Error, ErrorKind, Key, Result};
 use haul_store::{ListRequest, Store, WriteSpec};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What is remembered of removed versions until their content is freed: which lists were theirs.
+/// Records of removed versions until their content is freed: which lists were theirs.
 pub(crate) const REMOVED: &str = "snapshots.removed/";
 /// A record is a line; something larger under such a name isn't one.
 const LARGEST_RECORD: u64 = 64 << 10;

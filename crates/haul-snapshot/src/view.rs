@@ -1,4 +1,4 @@
-//! What the engine reads from in a push or pull: a store whose keys stand for something else's. In a push they are content's,
+//! The engine's source in a push or pull: a store whose keys stand for something else's. In a push they are content's,
 //! and the bytes come from the folder; in a pull they are the folder's, and the bytes come from content. Each entry has the
 //! MD5 of its content, so that the engine publishes nothing else.
 
@@ -31,7 +31,7 @@ pub enum From {
     Nothing,
 }
 
-/// What a view shows: keys, each with a number below their count. Nothing is made of one before it is asked for, since there may
+/// Keys of a view, each with a number below their count. None is built before it is asked for, since there may
 /// be millions.
 pub trait Shows: std::fmt::Debug + Send + Sync {
     /// How many.
@@ -46,7 +46,7 @@ pub trait Shows: std::fmt::Debug + Send + Sync {
     fn entry(&self, number: usize) -> Entry;
     /// Where its bytes are.
     fn from(&self, number: usize) -> From;
-    /// What people know it by.
+    /// Its name for people.
     fn shown(&self, number: usize) -> Key;
 }
 
@@ -177,13 +177,13 @@ impl Iterator for Batches {
     }
 }
 
-/// What the store says of a live key, under the name that it has here.
+/// The store's facts of a live key, under its name here.
 fn live(listed: &Entry, now: Entry) -> Entry {
     let (key, hashes) = (listed.key.clone(), listed.hashes.clone());
     Entry { key, hashes, kind: listed.kind, mtime: None, meta: None, posix: None, ..now }
 }
 
-/// An error of content, told of what has the content.
+/// An error of content, with the path that has the content.
 fn lacking(error: Error, origin: &Key, key: &Key) -> Error {
     if error.kind() != ErrorKind::NotFound {
         return error.with_key(key);

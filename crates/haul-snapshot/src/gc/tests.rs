@@ -106,7 +106,7 @@ async fn what_no_version_has_goes_and_the_rest_stays() {
     let left = content(&store).await;
     assert!(left.len() == 4 && !left.contains(&of("a")) && left.contains(&of("both")), "{left:?}");
     whole(&store).await;
-    // Nothing but records and what was freed is told by.
+    // Only records and freed content are reported.
     let others: Vec<String> = keys(&store).await.into_iter().filter(|key| !key.starts_with(CONTENT)).collect();
     assert!(others.len() == 2 && others.iter().any(|key| key.starts_with("snapshots.marks/freed-")), "{others:?}");
     let again = collect(&store, &how(), &Cancel::default()).await.unwrap();
