@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What is directly in a remote's folder, a line each.
+/// The entries directly in a remote's folder, a line each.
 pub async fn list(session: &Session, remote: &OsStr) -> Result<Vec<String>, Box<dyn Error>> {
     let store = session.open(remote, &OpenOptions::default())?;
     let mut listing = store.list(ListRequest::default());

@@ -17,7 +17,7 @@ impl Environment {
         Environment { variables, home }
     }
 
-    /// The same with another home folder.
+    /// This environment with another home folder.
     pub fn with_home(self, home: Option<PathBuf>) -> Environment {
         Environment { home, ..self }
     }

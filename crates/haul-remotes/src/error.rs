@@ -3,16 +3,16 @@
 
 use std::fmt;
 
-/// What went wrong.
+/// An error of this crate.
 #[derive(Debug)]
 pub enum Error {
-    /// What was typed can't be meant: quotes that don't end, a name that no remote can have.
+    /// The typed text has no meaning: quotes that don't end, a name that no remote can have.
     Typed(String),
     /// The configuration, or a value of it, can't be used.
     Config(String),
     /// The system refused to do something.
     System {
-        /// What it was.
+        /// The remote, option or file.
         what: String,
         /// Its reason.
         source: std::io::Error,
@@ -42,7 +42,7 @@ impl Error {
         Error::System { what: what.into(), source }
     }
 
-    /// The same error, as one of a remote, an option or a file.
+    /// This error, as one of a remote, an option or a file.
     pub fn within(self, what: impl Into<String>) -> Error {
         Error::Within { what: what.into(), source: Box::new(self) }
     }

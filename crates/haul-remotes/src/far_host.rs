@@ -64,7 +64,7 @@ const LOGIN_FAILS: [ErrorKind; 5] =
 /// How a host is talked to, as it turned out; nothing where nobody asked yet.
 type Way = Mutex<Option<Speaks>>;
 
-/// What speaks at a host.
+/// Program that answers at a host.
 #[derive(Clone, Copy, Debug)]
 enum Speaks {
     Sftp,
@@ -111,7 +111,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
     (haul_far::KIND.open)(OpenRequest { links, ..request })
 }
 
-/// What speaks there; found out once for each host of a run, and told.
+/// The program that answers there; found out once for each host of a run, and reported.
 ///
 /// Errors: the options lead nowhere; a person who was asked stopped the run.
 fn answers(request: &OpenRequest) -> Result<Speaks> {
@@ -123,7 +123,7 @@ fn answers(request: &OpenRequest) -> Result<Speaks> {
     );
     let way = request.shared.get(&name, || Ok(Way::default()))?;
     let found = waited(async {
-        // Who else opens this host waits for what comes of it.
+        // Others that open this host wait for the result.
         let mut known = way.lock().await;
         match *known {
             Some(speaks) => Ok(speaks),
@@ -172,7 +172,7 @@ pub async fn may_install(
     consent.ask(question).await
 }
 
-/// The same, with haul put there.
+/// This request, with haul installed there.
 fn installing(request: &OpenRequest) -> OpenRequest {
     let mut request = request.clone();
     request.options.insert(haul_far::INSTALL.name.to_owned(), "true".to_owned());

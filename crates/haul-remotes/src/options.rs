@@ -82,9 +82,9 @@ impl Resolver<'_> {
         Err(Error::config(format!("an alias points to itself, through {MAX_ALIASES} others")))
     }
 
-    /// What the first part of a path in a combined remote stands for, and the rest of the path.
+    /// The target of the first part of a path in a combined remote, and the rest of the path.
     ///
-    /// Errors: it stands for nothing, or there is none.
+    /// Errors: it has no target, or there is none.
     fn combined(&self, remote: &str, typed: &BTreeMap<String, String>, path: &[u8]) -> Result<(String, Vec<u8>)> {
         let upstreams = self.value(COMBINE, remote, "upstreams", typed)?.unwrap_or_default();
         let folders =

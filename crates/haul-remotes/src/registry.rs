@@ -57,7 +57,7 @@ const LOGINS: &[&Provider] = &[
     &haul_onedrive::PROVIDER,
 ];
 
-/// What rclone writes for a kind that has a shorter name too, which it reads as well.
+/// rclone's name for a kind that has a shorter name too, which it reads as well.
 const OTHER_NAMES: [(&str, &str); 1] = [("google cloud storage", "gcs")];
 
 /// The kind of this name.

@@ -4,7 +4,7 @@ use crate::{Place, Spec, registry};
 use haul_store::{OptionKind, OptionSpec};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
-/// What stands where something was left out.
+/// Placeholder for text that was left out.
 pub const LEFT_OUT: &str = "…";
 
 /// True for an option whose value nobody is to see.
@@ -61,7 +61,7 @@ pub fn left_out(text: &[u8]) -> Option<Vec<u8>> {
     held.then(|| [name.as_bytes(), b",", LEFT_OUT.as_bytes(), b":", &path].concat())
 }
 
-/// What was typed as a remote, for a message.
+/// The typed remote, for a message.
 pub fn shown(typed: &OsStr) -> String {
     match left_out(typed.as_bytes()) {
         Some(rest) => String::from_utf8_lossy(&rest).into_owned(),

@@ -30,7 +30,7 @@ use tokio::sync::RwLock;
 /// How many remotes may be made on one another, so that a loop ends.
 const MAX_WRAPPED: usize = 8;
 
-/// What a front end says once. By default there is no configuration and no limit.
+/// Settings of a front end, for the whole session. By default there is no configuration and no limit.
 #[derive(Clone, Default)]
 pub struct Settings {
     /// The config files.
@@ -63,7 +63,7 @@ impl Settings {
     }
 }
 
-/// What a caller chooses for the stores that it opens. What a remote is made on is opened the same way.
+/// A caller's options for the stores that it opens. The remotes that a remote wraps are opened the same way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     /// How symlinks are treated.
@@ -120,22 +120,22 @@ impl Session {
         let _ = tokio::time::timeout(within, self.in_use.write()).await;
     }
 
-    /// The same session, which reads the configuration again: for a front end that has just changed it.
+    /// This session, which reads the configuration again: for a front end that has just changed it.
     pub fn reread(&self) -> Session {
         self.beside(self.settings.clone())
     }
 
-    /// Asks a person whether haul may be put at `host`, to which `far` leads, where opening that failed with this error: yes means with the
-    /// option `install_far_end`. It is no where haul isn't what is missing, or the user has said so.
+    /// Asks a person whether haul may be installed at `host`, to which `far` leads, after opening that failed with this error: yes means
+    /// with the option `install_far_end`. No if haul isn't what is missing, or if the user has said so.
     ///
-    /// Errors: as [`Session::open`]; the person stopped the run.
+    /// Errors: as for [`Session::open`]; the person stopped the run.
     #[cfg(feature = "ssh")]
     pub async fn may_install(&self, far: impl AsRef<OsStr>, host: &str, error: &haul_core::Error) -> Result<bool> {
         let Resolved { options, .. } = self.resolve(&Spec::parse(far.as_ref().as_bytes())?)?;
         Ok(far_host::may_install(&options, self.settings.consent.as_ref(), host, error).await?)
     }
 
-    /// The same without ssh.
+    /// As above without ssh.
     ///
     /// Errors: none.
     #[cfg(not(feature = "ssh"))]
@@ -166,9 +166,9 @@ impl Session {
         &self.settings.environment
     }
 
-    /// The configuration, read when it is first asked for.
+    /// The configuration, read at the first request.
     ///
-    /// Errors: those of [`Config::load`].
+    /// Errors: as for [`Config::load`].
     pub fn config(&self) -> Result<&Config> {
         match self.config.get() {
             Some(config) => Ok(config),
@@ -180,16 +180,16 @@ impl Session {
         }
     }
 
-    /// The configuration, read afresh, for a command that changes it.
+    /// The configuration, read again, for a command that changes it.
     ///
-    /// Errors: those of [`Config::load`].
+    /// Errors: as for [`Config::load`].
     pub fn load_config(&self) -> Result<Config> {
         Config::load(&self.settings.places, self.settings.password.clone())
     }
 
-    /// True for the name of a remote: what a file or variable configures, or a kind that needs no configuration.
+    /// True for the name of a remote: one that a file or variable configures, or a kind that needs no configuration.
     ///
-    /// Errors: those of [`Config::load`].
+    /// Errors: as for [`Config::load`].
     pub fn is_remote(&self, name: &str) -> Result<bool> {
         let Settings { flags, environment, .. } = &self.settings;
         Resolver { config: &|| self.config(), flags, environment }.is_remote(name)
@@ -202,17 +202,17 @@ impl Session {
         self.open_spec(&Spec::parse(typed.as_ref().as_bytes())?, options)
     }
 
-    /// Opens what another program's configuration names, as if it were typed so.
+    /// Opens a store named by another program's configuration, as if it were typed so.
     ///
-    /// Errors: as [`Session::open`].
+    /// Errors: as for [`Session::open`].
     pub fn open_spec(&self, spec: &Spec, options: &OpenOptions) -> Result<Arc<dyn Store>> {
         self.open_resolved(self.resolve(spec)?, options)
     }
 
-    /// Opens what a user typed as a source: when it names one file, the store is of the folder that holds it, and the key is
+    /// Opens a source as a user typed it: when it names one file, the store is of the folder that holds it, and the key is
     /// the file's.
     ///
-    /// Errors: as [`Session::open`]; the store can't tell whether it is a file.
+    /// Errors: as for [`Session::open`]; the store can't say whether it is a file.
     pub async fn open_source(
         &self,
         typed: impl AsRef<OsStr>,
@@ -263,9 +263,9 @@ impl Session {
         stack(store, &layers, &self.settings.meters)
     }
 
-    /// Opens the folder of what a user typed as one file's destination; the key is the file's.
+    /// Opens the folder of one file's destination as a user typed it; the key is the file's.
     ///
-    /// Errors: as [`Session::open`]; it can only be a folder.
+    /// Errors: as for [`Session::open`]; it can only be a folder.
     pub fn open_parent(&self, typed: impl AsRef<OsStr>, options: &OpenOptions) -> Result<(Arc<dyn Store>, Key)> {
         let typed = typed.as_ref();
         let spec = Spec::parse(typed.as_bytes())?;
@@ -327,7 +327,7 @@ impl Session {
         self.open_on(resolved, wrapped, options)
     }
 
-    /// What requests of this session share, with proxies as they were typed, else as the environment says.
+    /// Network state that the session's requests share, with proxies as they were typed, else as the environment says.
     pub fn net(&self) -> Net {
         let Settings { net, environment, meters, .. } = &self.settings;
         let variable = |name: &str| environment.get(name)?.into_string().ok();

@@ -4,7 +4,7 @@
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
-/// What a user typed.
+/// A path as a user typed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Where.

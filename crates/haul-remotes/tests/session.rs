@@ -1,4 +1,4 @@
-//! What is opened by name, under one set of limits, as a front end other than the command line does it.
+//! Opening by name, under one set of limits, as in a front end other than the command line.
 
 #![allow(clippy::disallowed_methods)] // A test makes its own files.
 

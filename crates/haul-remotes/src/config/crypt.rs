@@ -103,7 +103,7 @@ mod tests {
         let secret = Secret::new("correct horse é ").unwrap();
         let plain = decrypt(BY_RCLONE, &secret).unwrap().unwrap();
         assert!(plain.contains("[enc]\ntype = local\n"), "{plain}");
-        // The same letter in two code points.
+        // The equal letter in two code points.
         let other = Secret::new("correct horse e\u{301} ").unwrap();
         assert_eq!(secret, other);
     }

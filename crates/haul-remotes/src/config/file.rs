@@ -28,7 +28,7 @@ enum What {
 pub struct Malformed {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it. Never the line itself, which may hold a secret.
+    /// The problem. Never the line itself, which may hold a secret.
     pub why: &'static str,
 }
 

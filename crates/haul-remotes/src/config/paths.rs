@@ -50,7 +50,7 @@ pub fn state(flag: Option<&OsString>, environment: &Environment) -> Option<PathB
             None => environment.home()?.join(".local/state/haul"),
         },
     };
-    // The job may be told of from another folder than the one it runs in.
+    // The job may be looked up from another folder than the one it runs in.
     Some(std::path::absolute(&state).unwrap_or(state))
 }
 

@@ -111,7 +111,8 @@ impl Locked for Held {
 
     fn set(&mut self, option: &str, value: &str) -> haul_core::Result<()> {
         let ConfigSection { path, secret, remote, .. } = &self.section;
-        // What rclone, which takes no lock, or an editor has saved since must stay; one of them may just be putting the file in place.
+        // Changes that rclone, which takes no lock, or an editor has saved since must stay; one of them may just be putting the file in
+        // place.
         let mut ini = match store::read_again(path, secret.as_ref()) {
             Ok(now) if now.sections().is_empty() => self.ini.clone(),
             now => now.map_err(told)?,
@@ -162,7 +163,7 @@ mod tests {
         held.set("token", "{\"access_token\":\"é\"}").unwrap();
         let text = fs::read_to_string(&section.path).unwrap();
         assert_eq!(text, "# mine\n[a]\ntoken = 1\n\n[b]\ntype = box\ntoken = {\"access_token\":\"é\"}\nx = 3\n");
-        // What a program without locks has saved meanwhile stays.
+        // Changes that a program without locks has saved meanwhile stay.
         fs::write(&section.path, "[a]\ntoken = 7\n\n[b]\ntoken = 2\n\n[c]\ntype = s3\n").unwrap();
         held.set("token", "3").unwrap();
         let text = fs::read_to_string(&section.path).unwrap();

@@ -58,7 +58,7 @@ impl fmt::Debug for Password {
 pub struct Source {
     /// Where it is.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its contents.
     pub ini: Ini,
     /// Its key, when it is encrypted.
     pub secret: Option<Secret>,
@@ -123,7 +123,7 @@ impl Config {
 
     /// Changes the file that defines `remote` (the first file, when none does), and writes it. Says which file it was.
     ///
-    /// Errors: those of `edit`; there is no file to write to, or it can't be written.
+    /// Errors: `edit` fails; there is no file to write to, or it can't be written.
     pub fn change<T, E: From<Error>>(
         &mut self,
         remote: &str,
@@ -136,7 +136,7 @@ impl Config {
         if !source.exists {
             source.secret = in_use;
         }
-        // What others wrote meanwhile, such as a token, stays.
+        // Changes that others wrote meanwhile, such as a token, stay.
         let _lock = FileLock::take(&source.path)?;
         let mut ini = source.again()?;
         let answer = edit(&mut ini)?;
@@ -255,7 +255,7 @@ impl FileLock {
             let made = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
             let Ok(file) = made else { return Ok(None) };
             match file.try_lock() {
-                // Whoever had it may have put another file in its place.
+                // The previous holder may have put another file in its place.
                 Ok(()) if is_at(&file, path) => return Ok(Some(FileLock { _file: file })),
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => thread::sleep(LOCK_WAIT),
@@ -306,7 +306,8 @@ fn load(path: &Path, password: &Password) -> Result<Source> {
 }
 
 impl Source {
-    /// What is in it now. Whoever writes it anew may take it away for a moment, as rclone does: what was there isn't taken for nothing.
+    /// Current contents. A program that rewrites the file may remove it for a moment, as rclone does: an existing file isn't taken for
+    /// missing.
     fn again(&self) -> Result<Ini> {
         for _ in 0..GONE_TRIES {
             let ini = read_again(&self.path, self.secret.as_ref())?;
@@ -320,9 +321,9 @@ impl Source {
     }
 }
 
-/// What is in a file now whose key is known.
+/// Current contents of a file with a known key.
 ///
-/// Errors: as [`Config::load`]; it was given another password meanwhile.
+/// Errors: as for [`Config::load`]; it was given another password meanwhile.
 pub fn read_again(path: &Path, secret: Option<&Secret>) -> Result<Ini> {
     let Some(text) = text_of(path)? else { return Ok(Ini::default()) };
     if !crypt::is_encrypted(&text) {
@@ -511,7 +512,7 @@ mod tests {
         config.change("enc", |ini| ini.set("enc", "x", "1").map_err(Error::Config)).unwrap();
         assert!(crypt::is_encrypted(&fs::read_to_string(&path).unwrap()));
         assert_eq!(load(Some("correct horse é ")).unwrap().get("enc", "x").as_deref(), Some("1"));
-        // What is new beside it is as closed.
+        // A new file beside it has the same permissions.
         let own = dir.path().join("own");
         let both = Places::Both { own: own.clone(), rclone: path.clone() };
         let password = Password { env: Some(OsString::from("correct horse é ")), ..Default::default() };

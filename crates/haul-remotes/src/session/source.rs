@@ -24,7 +24,7 @@ pub async fn file(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
         match parent.stat(&key).await {
             Ok(entry) if entry.has_bytes() => return Ok(Some(key)),
             Ok(_) => {}
-            // What isn't there is told by the command, in its own words, when it opens it as a folder.
+            // The command reports a missing path, in its own words, when it opens it as a folder.
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::DirNotFound | ErrorKind::Invalid) => {}
             Err(e) => return Err(e.into()),
         }
@@ -38,7 +38,7 @@ fn keys_of(parent: &dyn Store, name: &[u8]) -> impl Iterator<Item = Key> {
     std::iter::once(Key::new(name)).chain(link)
 }
 
-/// The same by one listing, which tells a key from a prefix; where keys may be read but not listed, questions do.
+/// As above by one listing, which tells a key from a prefix; if keys may be read but not listed, by requests for them.
 pub async fn key(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
     let request = ListRequest { prefix: name.to_vec(), recursive: true, limit: Some(1), ..ListRequest::default() };
     let mut listing = parent.list(request);
