@@ -48,14 +48,14 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// Buffers of which at most so many bytes are kept while nobody uses them.
+    /// Buffers of which at most `bytes` bytes are kept while nobody uses them.
     pub fn keeping(bytes: usize) -> Self {
         Buffers(Arc::new(Mutex::new(Idle { most: bytes, buffers: BTreeMap::new(), bytes: 0 })))
     }
 
-    /// Fills a buffer of `len` bytes with `read`, which says how many of them it filled, and gives those out.
+    /// Fills a buffer of `len` bytes with `read`, which says how many of them it filled, and returns those.
     ///
-    /// Errors: those of `read`.
+    /// Errors: `read` fails.
     pub fn fill<E>(&self, len: usize, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<Bytes, E> {
         let mut filling = self.begin(len);
         filling.loan.len = read(&mut filling.loan.buffer[..len])?.min(len);

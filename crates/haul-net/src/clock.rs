@@ -1,5 +1,5 @@
-//! How far the clocks of servers are ahead of this machine's, as the `Date` of their answers shows. When something was stored is told by
-//! theirs, when a file changed by ours.
+//! Offset of servers' clocks from this machine's, as the `Date` of their answers shows. The time of storing is by
+//! their clock, the time of a file's change by ours.
 
 use jiff::{Span, Timestamp};
 use std::{

@@ -46,7 +46,7 @@ impl Settings {
         Settings { timeout: net.connect_timeout, bind: net.bind, class: net.class, proxies: net.proxies.clone() }
     }
 
-    /// The same, given up sooner.
+    /// These settings with a shorter timeout.
     pub fn within(&self, timeout: Duration) -> Settings {
         Settings { timeout, ..self.clone() }
     }

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue, Uri, header};
 use std::{collections::BTreeMap, sync::Mutex};
 
-/// What servers asked to be told again. It may hold secrets.
+/// Cookies that servers set. They may hold secrets.
 #[derive(Default)]
 pub struct Cookies(Mutex<BTreeMap<(String, String, String), Cookie>>);
 

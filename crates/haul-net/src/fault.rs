@@ -1,4 +1,4 @@
-//! What a failed request means, as far as HTTP alone can tell. What a service says in its answers is for its store to read.
+//! Meaning of a failed request, as far as HTTP alone shows it. The service's own text in its answers is for its store to read.
 
 use haul_core::{Error, ErrorKind, Key, Retry, concurrency::Outcome};
 use http::{HeaderMap, StatusCode};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A failed request, before it is known which key it was about.
 #[derive(Debug)]
 pub struct Fault {
-    /// What kind of error it is.
+    /// Kind of the error.
     pub kind: ErrorKind,
     /// Whether it may be tried again.
     pub retry: Retry,
@@ -59,7 +59,7 @@ impl Fault {
         Box::new(Fault { status: status.as_u16(), ..*Fault::new(kind, retry, message) })
     }
 
-    /// What it says of the load that the service takes. An answer that refuses one request for its own sake is an
+    /// The sign it gives of the service's load. An answer that refuses one request for its own sake is an
     /// answer like any other.
     pub fn outcome(&self) -> Outcome {
         match (self.kind, self.retry) {
@@ -127,8 +127,8 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-/// What `Retry-After` says, in seconds or as a date (RFC 9110, 10.2.3); a date is compared with the answer's own, so that no clock here
-/// counts, and tells nothing where the answer has none.
+/// The wait in `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3); a date is compared with the answer's own, so that no clock here
+/// counts, and is ignored if the answer has none.
 pub fn told_to_wait(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok()).map(str::trim);
     let told = text(http::header::RETRY_AFTER)?;

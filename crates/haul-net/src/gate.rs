@@ -1,4 +1,4 @@
-//! The gate that every network request passes: so many a second (`--tpslimit`), with a burst.
+//! The gate that every network request passes: limits requests a second (`--tpslimit`), with a burst.
 //!
 //! It stands at the request and not in a layer because one listing or upload is many requests.
 

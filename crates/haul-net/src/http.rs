@@ -224,8 +224,8 @@ impl Reply {
         Ok(all.freeze())
     }
 
-    /// The body as it comes, whose length isn't known: good only where its end is told (chunks), as one that just stops can't be
-    /// told from one that ended.
+    /// The body as it comes, whose length isn't known: safe only if its end is marked (chunks), as one that just stops can't be
+    /// distinguished from one that ended.
     pub fn to_end(self) -> BoxStream<'static, Result<Bytes>> {
         let frames = futures::stream::unfold(Some(self.body), |body| async move {
             let mut body = body?;
@@ -263,7 +263,7 @@ struct Content {
     body: Frames,
     /// Bytes that are still to come.
     left: u64,
-    /// What of the last frame belongs to the next piece.
+    /// The part of the last frame that belongs to the next piece.
     over: Bytes,
     /// Why there is no more, once what came before it is given out.
     fault: Option<Box<Fault>>,

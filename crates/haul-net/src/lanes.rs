@@ -35,7 +35,7 @@ const MAX_META: usize = 128;
 /// connections that a store has.
 const MAX_AHEAD: usize = 64;
 
-/// What a request does, as far as its concurrency is concerned.
+/// Direction of a request, as far as its concurrency is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// Its answer carries content.
@@ -48,7 +48,7 @@ pub enum Direction {
     Meta,
 }
 
-/// What the user fixed; `None` is found out.
+/// Limits that the user fixed; `None` is found out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pinned {
     /// Requests that carry content at once.
@@ -176,8 +176,8 @@ impl Lanes {
         }
     }
 
-    /// Begins a lane of which nothing was asked yet with so many requests at once, where a service is known to take few. Nothing changes
-    /// where the user said how many.
+    /// Begins an unused lane with `start` requests at once, for a service known to take few. Changes nothing
+    /// if the user set the number.
     pub fn begin_with(&self, direction: Direction, start: usize) {
         let lane = self.lane(direction);
         let mut controller = lane.controller();
@@ -258,7 +258,7 @@ impl Lane {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// What a person may see of it.
+    /// The lane's state for people.
     pub fn shown(&self) -> Shown {
         self.controller().shown(self.begun.elapsed())
     }
@@ -416,7 +416,7 @@ mod tests {
         let lanes = Lanes::new("here", Pinned::default());
         lanes.begin_with(Direction::Up, 4);
         assert_eq!((lanes.lane(Direction::Up).limit(), lanes.lane(Direction::Down).limit()), (4, START));
-        // What was found out counts, and so does what the user says.
+        // The measured limit counts, and so does the user's.
         lanes.lane(Direction::Down).enter().await.end(Outcome::Done);
         lanes.begin_with(Direction::Down, 4);
         assert_eq!(lanes.lane(Direction::Down).limit(), START);

@@ -1,4 +1,4 @@
-//! What all network stores are told alike, and share.
+//! Settings and state that all network stores share.
 
 use crate::{Buffers, Clock, Cookies, Direction, Gate, Proxies, Roads};
 use haul_core::{Error, ErrorKind, Result};
@@ -40,7 +40,7 @@ pub struct Net {
     pub clock: Arc<Clock>,
     /// How many requests each endpoint takes at once, shared by the whole run.
     pub roads: Arc<Roads>,
-    /// What is read from the network goes into these.
+    /// Buffers for data read from the network.
     pub buffers: Buffers,
     /// Where the system keeps what a session's processes need, such as sockets (`XDG_RUNTIME_DIR`).
     pub runtime: Option<PathBuf>,

@@ -15,7 +15,7 @@ const IDLE: f64 = 0.05;
 /// requests as from many.
 const OURS: f64 = 0.25;
 
-/// What was counted up to a moment.
+/// Counters at one moment.
 #[derive(Clone, Copy)]
 struct Look {
     at: Instant,
@@ -29,7 +29,7 @@ static LAST: Mutex<Option<(Look, bool)>> = Mutex::new(None);
 
 /// True when they were all busy of late, and with us.
 pub fn are_busy() -> bool {
-    // Whoever finds it locked needn't wait for the news.
+    // A caller that finds it locked needn't wait for the news.
     let mut last = match LAST.try_lock() {
         Ok(last) => last,
         Err(std::sync::TryLockError::Poisoned(last)) => PoisonError::into_inner(last),

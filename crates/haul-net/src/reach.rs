@@ -1,4 +1,4 @@
-//! What it means that a connection fails: whether the host may answer yet, or what the user has to type. A host that has
+//! Meaning of a failed connection: whether the host may answer yet, or what the user must type. A host that has
 //! answered in this run is waited for, whatever happens to its connections; one that never did gets few tries.
 
 use crate::{
@@ -23,7 +23,7 @@ pub const SILENCE: Duration = Duration::from_secs(4);
 /// That question takes no longer.
 const ASK_WITHIN: Duration = Duration::from_secs(3);
 
-/// What a request's failure means; `answered` when the host has answered before.
+/// Meaning of a request's failure; `answered` when the host has answered before.
 pub async fn fault(error: Error, uri: &Uri, answered: bool, connections: &connect::Settings) -> Box<Fault> {
     let host = uri.authority().map_or("the server", |a| a.as_str());
     let tls = uri.scheme() == Some(&Scheme::HTTPS);

@@ -16,7 +16,7 @@ use rustls::{
 };
 use std::{path::Path, sync::Arc};
 
-/// What connections are made with; `needed` says whether there will be any.
+/// TLS settings for connections; `needed` says whether there will be any.
 ///
 /// Errors: `Invalid` when a CA file can't be used.
 pub fn config(net: &Net, needed: bool) -> Result<ClientConfig> {
@@ -135,7 +135,7 @@ fn known_authorities() -> RootCertStore {
     ROOTS.get_or_init(read).clone()
 }
 
-/// What a user can do about a certificate that is refused: what is the matter, and what to type.
+/// Advice about a certificate that is refused: the problem, and what to type.
 pub fn advice(error: &CertificateError) -> String {
     let skip = "or skip the check with --no-check-certificate";
     match error {
@@ -158,7 +158,7 @@ pub fn advice(error: &CertificateError) -> String {
             format!("its certificate is for {names}: use that name in the endpoint, {skip}")
         }
         CertificateError::Revoked => format!("its certificate was revoked: renew it on the server, {skip}"),
-        // Whoever else is wrong about it, its issuer is nobody known.
+        // Whatever else is wrong with it, its issuer is unknown.
         _ => format!(
             "its certificate isn't from an authority that this machine knows: name the authority's certificate, or the \
              server's own, with --ca-cert FILE, {skip}"
