@@ -13,13 +13,13 @@ use std::sync::Arc;
 /// A failed request, with the service's own word for why.
 #[derive(Debug)]
 pub struct Refused {
-    /// What it means.
+    /// Its meaning.
     pub fault: Box<Fault>,
     /// The service's code for it (`userRateLimitExceeded`, `path/not_found/`); empty where it gave none.
     pub code: String,
 }
 
-/// What a refusal means and the service's code for it, from its status, headers and body.
+/// Derives a refusal's meaning and the service's code from its status, headers and body.
 pub type Judge = fn(StatusCode, &HeaderMap, &[u8]) -> Refused;
 
 /// A result of a request whose refusals have codes.
@@ -168,7 +168,7 @@ impl Api {
         let begun = tokio::time::Instant::now();
         let result = self.http.send(request).await;
         let status = result.as_ref().map_or(0, |reply| reply.status.as_u16());
-        // What is behind the question mark may be a secret.
+        // The query may hold a secret.
         let place = call.url.split('?').next().unwrap_or_default();
         tracing::debug!(request = call.kind, url = place, status, ms = begun.elapsed().as_millis() as u64);
         let mut reply = match result {

@@ -28,7 +28,7 @@ const MOST: usize = 64 << 10;
 /// A browser that opens a connection ahead and says nothing doesn't hold up the others so long.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// What is asked of a person.
+/// A request for a person's consent.
 #[derive(Clone, Debug)]
 pub struct Consent {
     provider: &'static Provider,
@@ -71,12 +71,13 @@ impl Consent {
         })
     }
 
-    /// What proves to the service that who brings the code is who asked: another process that goes on with the question needs it.
+    /// The PKCE code verifier, which proves that the same client asked and brings the code: another process that continues the login needs
+    /// it.
     pub fn verifier(&self) -> &str {
         &self.verifier
     }
 
-    /// The same question, as another process asked it.
+    /// The same request, as another process made it.
     pub fn asked_with(self, verifier: &str) -> Consent {
         Consent { verifier: verifier.to_owned(), ..self }
     }
@@ -185,7 +186,7 @@ impl Consent {
 #[derive(Clone, Debug, Deserialize)]
 pub struct DeviceCode {
     device_code: String,
-    /// What the person types in …
+    /// The code that the person types in …
     pub user_code: String,
     /// … on this page.
     #[serde(alias = "verification_url")]
@@ -224,7 +225,7 @@ impl Browser {
         Ok(Browser { listener, consent })
     }
 
-    /// What to open: a short address that leads to the page.
+    /// A short address that leads to the page to open.
     pub fn link(&self) -> String {
         format!("http://127.0.0.1:{PORT}/auth?state={}", self.consent.state)
     }
@@ -267,7 +268,7 @@ impl Browser {
     }
 }
 
-/// What a browser asks for; `None` for what isn't a request.
+/// The URL that a browser requests; `None` if it sent no valid request.
 async fn target(stream: &mut TcpStream) -> Option<Url> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -287,7 +288,7 @@ async fn answer(stream: &mut TcpStream, status: &str, headers: &str, text: &str)
     let head = format!(
         "HTTP/1.1 {status}\r\n{headers}Content-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    // Whoever went away needs no answer.
+    // A browser that disconnected needs no answer.
     let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
     let _ = stream.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! What Google's services have in common: credentials that its own tools find, and uploads: facts and content as one body, or a session
+//! Shared by Google's services: credentials that its own tools find, and uploads: facts and content as one body, or a session
 //! that takes bytes in order (<https://developers.google.com/workspace/drive/api/guides/manage-uploads>).
 
 // Google's own tools find credentials by these variables, and in files.
@@ -33,10 +33,10 @@ pub fn account_of_file(path: &str, scope: &str, subject: Option<String>) -> Resu
     ServiceAccount::from_file(&text_of(path, "the service account's file")?, scope, subject)
 }
 
-/// What Google's own tools would use here: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, what `gcloud auth application-default
-/// login` wrote, else the machine's account.
+/// The account that Google's own tools would use here: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, the one that
+/// `gcloud auth application-default login` wrote, else the machine's account.
 ///
-/// Errors: as [`account_of_file`].
+/// Errors: as for [`account_of_file`].
 pub fn account_of_environment(scope: &str, subject: Option<String>) -> Result<ServiceAccount> {
     let named = env::var_os("GOOGLE_APPLICATION_CREDENTIALS").filter(|path| !path.is_empty()).map(PathBuf::from);
     let usual = env::home_dir().map(|home| home.join(".config/gcloud/application_default_credentials.json"));
@@ -67,7 +67,7 @@ pub async fn related(facts: &str, content: &Payload) -> Result<Payload> {
     Ok(content.with_pieces([vec![Bytes::from(head)], pieces, vec![end]].concat()))
 }
 
-/// What a service tells of a file that it has.
+/// A service's facts of a stored file.
 pub trait Shown: DeserializeOwned + Clone + fmt::Debug + Send + 'static {
     /// Bytes; `None` when it wasn't told.
     fn size(&self) -> Option<u64>;

@@ -22,7 +22,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What stands in PEM between lines that call it so, each as often as it is there.
+/// Content of the PEM blocks with this label, in order.
 pub fn pem(text: &str, what: &str) -> Vec<Vec<u8>> {
     let (begin, end) = (format!("-----BEGIN {what}-----"), format!("-----END {what}-----"));
     let inner = text.split(&*begin).skip(1).filter_map(|rest| rest.split_once(&*end));
@@ -44,14 +44,14 @@ impl Key {
         key.ok().map(Key)
     }
 
-    /// True where a certificate (in DER) is this key's.
+    /// True if a certificate (in DER) is this key's.
     pub fn is_of(&self, certificate: &[u8]) -> bool {
         let public = self.0.public_key().as_ref();
         certificate.windows(public.len()).any(|part| part == public)
     }
 
-    /// Claims, signed: good from now on for so many seconds, each with a number of its own. `head` says by which algorithm, `RS256` or
-    /// `PS256`. `None` where the machine gives no random numbers.
+    /// Signed claims: valid from now on for `lasts` seconds, each with its own unique number. `head` names the algorithm, `RS256` or
+    /// `PS256`. `None` if the machine supplies no random numbers.
     pub fn signed(&self, mut head: Value, mut claims: Value, lasts: i64) -> Option<String> {
         let now = Timestamp::now().as_second();
         (claims["iat"], claims["exp"]) = (now.into(), (now + lasts).into());

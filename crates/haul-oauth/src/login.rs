@@ -21,7 +21,7 @@ pub trait Tokens: fmt::Debug + Send + Sync {
     fn refused<'a>(&'a self, header: &'a HeaderValue) -> BoxFuture<'a, ()>;
 }
 
-/// rclone renews a token of its own 10 seconds before it expires, and no sooner: it is asked when so many are left.
+/// rclone renews its own token 10 seconds before it expires, and no sooner: it is asked when this many seconds are left.
 const RCLONES: SignedDuration = SignedDuration::from_secs(8);
 /// After a refusal the section is read again, after so long each time: another program may have renewed the token just before.
 const AGAIN: [Duration; 4] =
@@ -124,7 +124,7 @@ impl Account {
     /// may ask.
     async fn renew(&self, http: &Http<Pieces>, before: Option<&Token>) -> Tried<Token> {
         let mut locked = self.lock().await?;
-        // What ours came in exchange for is worth nothing any more: nobody has kept ours, or somebody wrote an old one over it.
+        // The token that ours was exchanged for is worthless: nobody has kept ours, or somebody wrote an old one over it.
         let is_spent = |kept: &Token| {
             let spent = self.spent.lock().unwrap_or_else(|e| e.into_inner());
             spent.contains(&kept.access_token)

@@ -1,4 +1,4 @@
-//! What a page of a listing may hold: an answer that is small as text is large once each `{}` of it is an entry.
+//! Limit of a page of a listing: an answer that is small as text is large once each `{}` of it is an entry.
 
 use serde::{
     Deserialize, Deserializer,

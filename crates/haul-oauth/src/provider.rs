@@ -1,10 +1,10 @@
-//! What is known of a service's log-in, as data.
+//! Facts about a service's login, as data.
 
 use crate::questions::Further;
 use haul_store::{OptionKind, OptionSpec};
 use std::collections::BTreeMap;
 
-/// How a service is told that a token is to be good no more.
+/// How to revoke a token at a service.
 #[derive(Clone, Copy, Debug)]
 pub enum Revoke {
     /// It has no request for it.
@@ -13,7 +13,7 @@ pub enum Revoke {
     Form(&'static str),
     /// As `Form`, with the client's id and secret.
     FormOfClient(&'static str),
-    /// Whoever sends an access token to this address ends it, and what renews it.
+    /// Sending an access token to this address revokes it and its refresh token.
     Bearer(&'static str),
 }
 
@@ -28,7 +28,7 @@ pub struct Provider {
     pub auth_url: &'static str,
     /// Where tokens come from, unless `token_url` is set.
     pub token_url: &'static str,
-    /// What is asked for when the section doesn't say.
+    /// Scopes to request if the section doesn't set them.
     pub scopes: &'static [&'static str],
     /// Where the options of a remote change the addresses or what is asked for.
     pub adapt: Option<Adapt>,
@@ -47,7 +47,7 @@ pub struct Provider {
     pub rotates: bool,
     /// How a log-in is ended.
     pub revoke: Revoke,
-    /// What is asked once somebody is logged in.
+    /// Questions after the login.
     pub further: Option<Further>,
     /// In one line, where people make a client id of their own.
     pub own_id: &'static str,
@@ -65,7 +65,7 @@ pub struct Addresses {
     pub token_url: String,
     /// Where codes to type in elsewhere come from; empty for services without.
     pub device_url: String,
-    /// What is asked for, with spaces between.
+    /// The requested scopes, separated by spaces.
     pub scope: String,
 }
 

@@ -1,4 +1,4 @@
-//! What has to be answered before a remote of a service can be used, and what follows from an answer.
+//! Questions before a remote of a service can be used, and the results of their answers.
 
 use crate::{Token, requests};
 use futures::future::BoxFuture;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Options of a remote by name.
 pub type Options = BTreeMap<String, String>;
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub enum Step {
     /// Somebody must answer this.
@@ -22,7 +22,7 @@ pub enum Step {
     Done(Options),
 }
 
-/// What has to be asked of a service once somebody is logged in: which drive it is, say.
+/// A question to the service after the login: which drive it is, say.
 #[derive(Clone, Copy, Debug)]
 pub struct Further {
     /// The first state. States of a log-in begin with `*`, those of a service don't.
@@ -43,7 +43,7 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// What the service says at this address.
+    /// The service's answer at this address.
     ///
     /// Errors: `Unauthenticated` when nobody is logged in; its refusal.
     pub async fn get(&self, url: &str) -> Result<Value> {
@@ -63,9 +63,9 @@ pub struct Question {
     pub state: String,
     /// Its name: an answer may be given ahead by it.
     pub name: &'static str,
-    /// What is asked, and how to find the answer.
+    /// The question, and how to find the answer.
     pub help: String,
-    /// What holds when nothing is answered.
+    /// The value without an answer.
     pub default: String,
     /// It is answered with `true` or `false`.
     pub is_bool: bool,

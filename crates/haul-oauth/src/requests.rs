@@ -27,7 +27,7 @@ pub async fn post(http: &Http<Pieces>, url: &str, form: &[(&str, &str)]) -> Trie
     answer(http, request, url).await
 }
 
-/// What a service says at an address to whoever has this token.
+/// The service's answer to a GET of an address with this token.
 ///
 /// Errors: a refusal's message is the service's own word.
 pub async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {
@@ -39,7 +39,7 @@ pub async fn get(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<By
     answer(http, request, url).await
 }
 
-/// What a service says to whoever posts nothing to an address, with this token.
+/// The service's answer to an empty POST to an address with this token.
 ///
 /// Errors: a refusal's message is the service's own word.
 pub async fn post_as(http: &Http<Pieces>, url: &str, token: HeaderValue) -> Tried<Bytes> {

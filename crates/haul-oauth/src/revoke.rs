@@ -10,10 +10,10 @@ use haul_net::{Fault, Http};
 use haul_store::body::Pieces;
 use jiff::Timestamp;
 
-/// Ends the log-in of a remote with these options; false where the service has no request for it, or nobody knows where it takes one. A
-/// token that is good no more already counts as ended.
+/// Revokes the login of a remote with these options; false if the service has no request for it, or its address is unknown. A
+/// token that is invalid already counts as revoked.
 ///
-/// Errors: those of the service, with its own word for it.
+/// Errors: of the service, with its own message.
 pub async fn revoke(provider: &'static Provider, options: &Options, http: &Http<Pieces>) -> Result<bool> {
     let option = |name: &str| options.get(name).map_or("", |value| value.trim());
     let url = match (provider.revoke, option("revoke_url")) {

@@ -23,7 +23,7 @@ pub struct App {
     pub service: &'static str,
     /// Where tokens come from.
     pub token_url: String,
-    /// What a claim says: `iss`, `sub` and `aud`, and whatever the service wants to know.
+    /// The claims: `iss`, `sub` and `aud`, and those that the service requires.
     pub claims: serde_json::Value,
     /// For so long a claim is good, in seconds.
     pub lasts: i64,
@@ -33,13 +33,13 @@ pub struct App {
     pub key: String,
     /// See [`App::key`].
     pub passphrase: String,
-    /// What goes along with each claim.
+    /// The client ID sent with each claim.
     pub client_id: String,
     /// See [`App::client_id`].
     pub client_secret: String,
 }
 
-/// Who asks.
+/// Identity that requests tokens.
 enum Identity {
     /// An application, and its key.
     App(Box<App>, Key),
@@ -47,7 +47,7 @@ enum Identity {
     Client(Vec<(&'static str, String)>),
     /// A service account.
     Key { email: String, key_id: String, key: Key, subject: Option<String> },
-    /// Whom somebody logged in with Google's own tools.
+    /// A person who logged in with Google's own tools.
     Person { client_id: String, client_secret: String, refresh_token: String },
     /// The machine.
     Machine,
@@ -125,7 +125,7 @@ impl ServiceAccount {
         Ok(ServiceAccount { service, identity, token_url, scope: String::new(), token: Mutex::default() })
     }
 
-    /// The same at another service, as people call it.
+    /// This account at another service, by its name for people.
     pub fn at(self, service: &'static str) -> ServiceAccount {
         ServiceAccount { service, ..self }
     }
@@ -177,7 +177,7 @@ impl ServiceAccount {
         ServiceAccount { service, identity, token_url, scope, token }
     }
 
-    /// Whoever has this token, while it lasts.
+    /// An account with a given token, while it lasts.
     pub fn given(access_token: &str) -> ServiceAccount {
         let token = Token {
             access_token: access_token.to_owned(),

@@ -121,7 +121,7 @@ fn goes_on(provider: &Provider, set: Options) -> Step {
     }
 }
 
-/// What somebody brought from another machine: a token, or options with one.
+/// Parses text from another machine: a token, or options with one.
 fn given(text: &str) -> Result<Options> {
     if text.trim_start().starts_with('{') {
         return Token::parse(text).map(|token| [("token".to_owned(), token.text())].into());

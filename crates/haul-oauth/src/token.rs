@@ -9,16 +9,16 @@ use std::fmt;
 /// A token is renewed so long before it expires.
 pub(crate) const EARLY: SignedDuration = SignedDuration::from_secs(60);
 
-/// What proves to a service who we are, for a while, and what gets the next one.
+/// Access token of a login, and the refresh token that gets the next one.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Token {
-    /// What goes with each request.
+    /// The token sent with each request.
     #[serde(alias = "AccessToken", default)]
     pub access_token: String,
     /// `Bearer`, in practice.
     #[serde(alias = "TokenType", default)]
     pub token_type: String,
-    /// What gets the next one; empty where there will be none.
+    /// The refresh token; empty if there is none.
     #[serde(alias = "RefreshToken", default, skip_serializing_if = "String::is_empty")]
     pub refresh_token: String,
     /// When it ends, as RFC 3339 has it; empty, or in the year 1, for one that doesn't.

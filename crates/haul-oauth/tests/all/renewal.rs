@@ -48,7 +48,7 @@ struct Service {
     server: Server,
     current: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<String>>>,
-    /// Its answers take so many milliseconds, once they are decided.
+    /// Its answers take this many milliseconds, once they are decided.
     slow: Arc<AtomicUsize>,
 }
 
@@ -101,7 +101,7 @@ impl Service {
 struct Kept {
     token: Arc<Mutex<String>>,
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// What rclone would write.
+    /// rclone's token file.
     rclones: Option<String>,
     read_only: bool,
 }
@@ -176,7 +176,7 @@ async fn many_who_ask_at_once_renew_once_and_what_came_is_kept() {
     assert_eq!(service.asked().len(), 1);
     let text = section.token.lock().unwrap().clone();
     assert_eq!(Token::parse(&text).unwrap().refresh_token, "r2");
-    // What a service refused is renewed, by one of them.
+    // A token that the service refused is renewed, by one of them.
     let header = one.header(&http).await.unwrap();
     one.refused(&header).await;
     other.refused(&header).await;
