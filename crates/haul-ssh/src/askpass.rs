@@ -1,7 +1,7 @@
-//! What answers ssh's questions for a password or a passphrase, each to whom it is meant for and to nobody else. ssh hands a question to a
-//! program, in words that others may have chosen: a server that asks what it likes, a jump host, a command of the user's config.
+//! Answers ssh's prompts for a password or a passphrase, each secret only to the prompt that it is meant for. ssh passes a prompt to a
+//! program, in words that others may have chosen: a server with prompts of its own, a jump host, a command of the user's config.
 //!
-//! The secrets are in no environment and in no file: they wait in pipes that have a name, for this user alone, and are gone with this
+//! The secrets are in no environment and in no file: they wait in named pipes, for this user alone, and end with this
 //! process however that ends.
 
 #![allow(clippy::disallowed_methods)] // Its files live as long as a login.
@@ -23,7 +23,7 @@ const TIMES: usize = 8;
 const PREFIX: &str = "ask";
 const OLD: Duration = Duration::from_secs(3600);
 
-/// Whose password it is, as ssh names them where it asks for it.
+/// Owner of the password, as ssh names it in its prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whose {
     /// The user there.

@@ -1,4 +1,4 @@
-//! What the user's ssh config says of a host, as ssh itself tells it (`ssh -G`).
+//! The user's ssh config for a host, as ssh itself prints it (`ssh -G`).
 
 use crate::target::Target;
 use std::{
@@ -10,7 +10,7 @@ use std::{
 /// A host that nobody has in a config.
 const NOBODY: &str = "haul-asks-for-a-host-that-is-not-there.invalid";
 
-/// What ssh says of a host.
+/// ssh's configuration for a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config(BTreeMap<String, String>);
 

@@ -43,10 +43,10 @@ const ENDS: Duration = Duration::from_secs(2);
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Of a master that isn't ours: some are left for its owner.
 const RIDING: usize = 8;
-/// What nobody may take for an answer of ours: with it a session that the master doesn't take can't become a login of its own.
+/// Options that stop a session that the master doesn't take from becoming a login of its own.
 const NO_LOGIN: [&str; 2] = ["-oProxyCommand=false", "-oBatchMode=yes"];
 
-/// What a front end and its user say.
+/// Settings of a front end and its user.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where to.
@@ -92,7 +92,7 @@ enum State {
 struct Away {
     /// As ssh said it.
     error: Error,
-    /// What was asked for.
+    /// The requested far end.
     remote: Remote,
     /// Until then it isn't asked again.
     until: Instant,
@@ -126,7 +126,7 @@ struct Login {
     state: OwnedMutexGuard<State>,
     /// Where further sessions are taken.
     socket: Option<PathBuf>,
-    /// What it is for.
+    /// The far end it is for.
     remote: Remote,
     /// How long the host was left in peace before.
     pause: Duration,
@@ -160,7 +160,7 @@ impl Ssh {
         self.0.limit.load(Ordering::Relaxed)
     }
 
-    /// The server took no more than so many.
+    /// Notes that the server took no more than this many sessions.
     pub fn lower(&self, sessions: usize) {
         let sessions = sessions.max(1);
         if self.0.limit.fetch_min(sessions, Ordering::Relaxed) > sessions {
@@ -174,12 +174,12 @@ impl Ssh {
         }
     }
 
-    /// Begins the session that others depend on, for who has none that lives: rides the user's own master, or logs in.
+    /// Begins the session that others depend on, if no live one exists: rides the user's own master, or logs in.
     ///
     /// A host that couldn't be reached is asked again after a pause only. Within that it isn't asked for another program than before,
-    /// as whoever tries one after the other knows already; nor where the same would only fail again.
+    /// as a caller that tries one after the other knows already; nor if the same would only fail again.
     ///
-    /// Errors: nobody could log in; those of the first who was refused are told to all who ask later.
+    /// Errors: nobody could log in; later callers get the errors of the first refusal.
     pub async fn first(&self, remote: &Remote) -> Result<Opening> {
         let inner = &self.0;
         let mut state = inner.state.clone().lock_owned().await;
@@ -216,9 +216,9 @@ impl Ssh {
         }
     }
 
-    /// Begins a session for who shares the way with others: a further one where somebody is logged in, else the first.
+    /// Begins a session that shares the way with others: a further one if somebody is logged in, else the first.
     ///
-    /// Errors: as [`Ssh::first`].
+    /// Errors: as for [`Ssh::first`].
     pub async fn any(&self, remote: &Remote) -> Result<Opening> {
         let lives = match &*self.0.state.lock().await {
             State::Own(_, end) => !end.has_ended(),
@@ -311,7 +311,7 @@ impl Inner {
         Ok(Opening { pipe, ssh: self.clone(), login: None, _askpass: None })
     }
 
-    /// Whom ssh will name where it asks for the password: nobody, where that can't be known.
+    /// The owner that ssh will name in its password prompt: none, if that is unknown.
     async fn whose(&self) -> Whose {
         let Some(config) = self.config().await else { return Whose::default() };
         let user = config.get("user").unwrap_or_default().to_owned();
@@ -322,7 +322,7 @@ impl Inner {
         Whose { user, hosts }
     }
 
-    /// What the user's config says of the host.
+    /// The user's configuration of the host.
     async fn config(&self) -> Option<Config> {
         let target = &self.settings.target;
         if !target.is_openssh() {
@@ -344,7 +344,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What a command prints, if it succeeds.
+/// Output of a command, if it succeeds.
 async fn output(words: Vec<String>) -> Option<String> {
     let (program, rest) = words.split_first()?;
     let mut command = Command::new(program);
@@ -364,7 +364,7 @@ impl Patience {
         self.session
     }
 
-    /// What `work` comes to; `None` where it took too long.
+    /// Result of `work`; `None` if it took too long.
     pub async fn wait<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -477,7 +477,7 @@ mod tests {
         let began = Instant::now();
         let first = fails(&ssh, &sftp).await;
         assert_eq!((first.kind(), asked()), (ErrorKind::Unreachable, 1));
-        // Whoever tries the other way is told the same, and nobody is asked.
+        // A caller that tries the other way gets the same error, and nobody is asked.
         let other = fails(&ssh, &far).await;
         assert_eq!((other.message(), asked()), (first.message(), 1));
         fails(&ssh, &sftp).await;

@@ -119,7 +119,7 @@ pub fn target(request: &OpenRequest) -> Result<Target> {
 
 /// The way there. All stores of a session that go to one host as one user, asked for in the same way, share its login.
 ///
-/// Errors: as [`target`].
+/// Errors: as for [`target`].
 pub fn way(request: &OpenRequest) -> Result<Arc<Ssh>> {
     let (target, net) = (target(request)?, &request.net);
     request.shared.get(&format!("ssh {target:?}"), || {
@@ -132,7 +132,7 @@ pub fn way(request: &OpenRequest) -> Result<Arc<Ssh>> {
     })
 }
 
-/// What is done otherwise than a config file of rclone's says, once.
+/// Logs, once, the differences from a config file of rclone's.
 fn aside(request: &OpenRequest) {
     let option = |name: &str| value(request, name);
     static KEYS: Once = Once::new();

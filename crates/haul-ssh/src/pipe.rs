@@ -50,7 +50,7 @@ pub struct Pipe {
 #[derive(Clone, Debug)]
 pub struct End {
     host: String,
-    /// What a person types to get there; `None` for a command that isn't ssh.
+    /// The command that a person types to get there; `None` for a command that isn't ssh.
     typed: Option<String>,
     pid: Option<u32>,
     said: Arc<Mutex<VecDeque<String>>>,
@@ -103,7 +103,7 @@ async fn watch_over(
 ) {
     let listening = tokio::spawn(listen(errors, said));
     let status = child.wait().await.unwrap_or_default();
-    // What it said last is still in its pipe, which another process may hold open.
+    // Its last message is still in its pipe, which another process may hold open.
     let _ = tokio::time::timeout(LAST_WORDS, listening).await;
     // Nobody may be left who asks.
     let _ = tell.send(Some(status));

@@ -1,4 +1,4 @@
-//! Which host, and how ssh is told so. Pure.
+//! The host, and ssh's arguments for it. Pure.
 
 use haul_core::{Error, ErrorKind, Result};
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct Target {
     pub passphrase: Option<String>,
 }
 
-/// What is at the other end of a session's pipe.
+/// Program at the other end of a session's pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
     /// A subsystem: `sftp`.
@@ -68,7 +68,7 @@ impl Target {
 
     /// The words of a command that asks ssh something about the host.
     ///
-    /// Errors: as [`Target::session`].
+    /// Errors: as for [`Target::session`].
     pub fn question(&self, more: &[String]) -> Result<Vec<String>> {
         self.head(more)
     }
@@ -111,7 +111,7 @@ impl Target {
 }
 
 impl Target {
-    /// What a person types to get there.
+    /// The command that a person types to get there.
     pub fn typed(&self) -> String {
         if !self.command.is_empty() {
             return without_secrets(&self.command.join(" "));
@@ -139,7 +139,7 @@ pub(crate) fn without_secrets(line: &str) -> String {
     line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// What stands for a secret.
+/// Placeholder for a secret.
 const HIDDEN: &str = "…";
 
 /// Without the secrets.

@@ -1,4 +1,4 @@
-//! What ssh's words mean. Pure.
+//! Meaning of ssh's messages. Pure.
 
 use haul_core::{Error, ErrorKind, Retry};
 use std::process::ExitStatus;
@@ -22,7 +22,7 @@ pub struct Refusal {
     pub is_full: bool,
 }
 
-/// The same of a command that isn't ssh.
+/// The refusal of a command that isn't ssh.
 pub fn of_command(line: &str, status: Option<ExitStatus>, lines: &[String]) -> Refusal {
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
     let message = ended("the command", status, &last);
