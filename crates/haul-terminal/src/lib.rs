@@ -1,4 +1,4 @@
-//! What every front end needs of a terminal: lines beside a live display, colours, standard output, tables of options. A front end
+//! Terminal output for every front end: lines beside a live display, colours, standard output, tables of options. A front end
 //! finds out whether there are colours and a display; nothing here reads arguments or the environment.
 
 pub mod colour;

@@ -10,20 +10,20 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// What is on the terminal now. Errors in writing to it are ignored: there is nowhere to tell them.
+/// Current content of the terminal. Errors in writing to it are ignored: there is no other place to report them.
 pub struct Screen {
     shows: Shows,
     state: Mutex<State>,
 }
 
-/// What a terminal can show.
+/// Abilities of a terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shows {
     /// Standard output is a terminal, so a display may be drawn there.
     pub live: bool,
     /// Lines on standard error have colours.
     pub log_colours: bool,
-    /// What is printed on standard output has colours.
+    /// Text on standard output has colours.
     pub output_colours: bool,
 }
 
@@ -48,7 +48,7 @@ impl Screen {
         Screen { shows, state: Mutex::default() }
     }
 
-    /// True where the log has colours: on a terminal, not in a file.
+    /// True if the log has colours: on a terminal, not in a file.
     pub fn colours_log(&self) -> bool {
         let state = self.lock();
         state.log.is_none() && !state.for_programs && self.shows.log_colours
@@ -64,7 +64,7 @@ impl Screen {
         !self.lock().drawn.is_empty()
     }
 
-    /// True where what a command prints has colours.
+    /// True if a command's output has colours.
     pub fn colours_output(&self) -> bool {
         self.shows.output_colours
     }
@@ -181,7 +181,7 @@ fn redraw(state: &mut State, lines: Vec<String>, width: usize) {
     state.drawn = lines;
 }
 
-/// What draws `new` over `old` on a terminal of this width.
+/// The escape sequences that draw `new` over `old` on a terminal of this width.
 fn over(old: &[String], new: &[String], width: usize) -> String {
     let mut out = String::new();
     if !old.is_empty() {
@@ -202,7 +202,7 @@ fn rows(lines: &[String], width: usize) -> usize {
     lines.iter().map(|line| columns(line).div_ceil(width.max(1)).max(1)).sum()
 }
 
-/// As much of a line as fits into so many columns.
+/// As much of a line as fits into `width` columns.
 fn fit(line: &str, width: usize) -> String {
     cut(line.chars(), width).collect()
 }

@@ -1,7 +1,7 @@
 //! Options of a front end that reads its words by itself, as another program has them: its parser, its help, the reference and
 //! the man page go by one table.
 
-/// What becomes of an option.
+/// haul's support of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Here {
     /// It does what it does in that program.
@@ -12,7 +12,7 @@ pub enum Here {
     Refused,
 }
 
-/// What becomes of options, as a heading.
+/// Headings for the support of options.
 pub const TITLES: [(Here, &str); 3] =
     [(Here::Works, "Options"), (Here::NoEffect, "Taken without effect"), (Here::Refused, "Not supported: an error")];
 
@@ -23,9 +23,9 @@ pub struct Entry {
     pub short: Option<char>,
     /// Its name, by which the parser knows it.
     pub long: &'static str,
-    /// What its value is called, if it has one.
+    /// Name of its value, if it has one.
     pub value: Option<&'static str>,
-    /// What becomes of it.
+    /// haul's support of it.
     pub here: Here,
     /// One line.
     pub help: &'static str,
