@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A concurrency this close to the best speed is as good as the best.
 const AS_GOOD: f64 = 0.95;
-/// The same where the store asked to slow down at the best speed: it lets a burst through before it does, which makes a
+/// As above if the store asked to slow down at the best speed: it lets a burst through before it does, which makes a
 /// short measurement look better than a long one would.
 const AS_GOOD_THROTTLED: f64 = 0.80;
 /// More at once that brings less than this factor brings nothing.
@@ -19,9 +19,9 @@ const ALIKE: f64 = 1.5;
 const STILL_RISING: f64 = 0.8;
 /// This share of all processors busy is all of them, as far as one program can tell.
 const BUSY: f64 = 0.85;
-/// In the order in which they are told of.
+/// In the order of the report.
 const DIRECTIONS: [Direction; 3] = [Direction::Up, Direction::Down, Direction::Across];
-/// One connection is what limits a large file when several carry it so many times as fast.
+/// One connection limits a large file when several carry it this many times as fast.
 const CARRIES_MORE: f64 = 1.5;
 
 /// The least concurrency that is as good as the best.
@@ -37,12 +37,12 @@ pub struct Knee {
     pub rising: bool,
 }
 
-/// What keeps a sweep from going faster.
+/// The limit of a sweep's speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// Nothing yet: more at once would bring more.
     NotReached,
-    /// This machine's processors: so many of so many busy.
+    /// This machine's processors: `busy` of `cores` busy.
     Cpu {
         /// Processors that the process kept busy.
         busy: f64,
@@ -68,7 +68,7 @@ pub enum Limit {
     },
 }
 
-/// What was found out about one sweep.
+/// Result of one sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
     /// Which way.
@@ -79,7 +79,7 @@ pub struct Finding {
     pub in_parts: bool,
     /// Where more at once stops to help.
     pub knee: Knee,
-    /// What stops it there.
+    /// The limit there.
     pub limit: Limit,
     /// The speed of the engine's own choice, as a share of the best; `None` when it wasn't measured.
     pub auto_share: Option<f64>,
@@ -103,7 +103,7 @@ pub struct Choice {
     pub rising: bool,
 }
 
-/// What one connection does by itself in one direction.
+/// Speed of one connection by itself in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lone {
     /// Which way.
@@ -165,7 +165,7 @@ pub fn refine(sweep: &Sweep) -> Option<usize> {
     (meets > lower && meets < knee.at_once).then_some(meets)
 }
 
-/// What was found out about every sweep, in their order.
+/// Results of all sweeps, in their order.
 pub fn findings(sweeps: &[Sweep], cores: usize) -> Vec<Finding> {
     let finding = |sweep: &Sweep| {
         let knee = knee(sweep)?;
@@ -203,7 +203,7 @@ fn limit(sweep: &Sweep, knee: &Knee, sweeps: &[Sweep], cores: usize) -> Limit {
         return Limit::NotReached;
     }
     let bytes_per_second = best(sweep);
-    // What other sizes reach tells requests from bytes: the same number of files, or the same number of bytes.
+    // Other sizes tell a limit of requests from one of bytes: the same number of files, or the same number of bytes.
     let others = sweeps.iter().filter(|s| s.direction == sweep.direction && s.size != sweep.size);
     let most = others.map(best).fold(0.0, f64::max);
     match most > bytes_per_second * ALIKE {
@@ -220,7 +220,7 @@ fn most_files(sweep: &Sweep, sweeps: &[Sweep]) -> f64 {
     points.map(Point::files_per_second).fold(0.0, f64::max)
 }
 
-/// What one connection does by itself, for each direction that was measured.
+/// Speed of one connection by itself, for each direction that was measured.
 pub fn lone(sweeps: &[Sweep]) -> Vec<Lone> {
     let of = |direction| {
         let mine: Vec<&Sweep> = sweeps.iter().filter(|s| s.direction == direction).collect();
@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn what_limits_is_told_by_comparing_sizes() {
-        // The same number of bytes whatever the size.
+        // Equal bytes whatever the size.
         let same_bytes = [up(100 * KB, &[1.0, 2.0, 4.0, 4.0]), up(MB, &[4.0, 4.5, 4.4])];
         assert_eq!(names(&same_bytes), ["bandwidth", "bandwidth"]);
-        // The same number of files whatever the size: three a second.
+        // Equal files whatever the size: three a second.
         let same_files = [up(100 * KB, &[0.1, 0.2, 0.3, 0.3]), up(MB, &[1.0, 2.0, 3.0, 3.0])];
         assert_eq!(names(&same_files)[0], "requests");
         // The other direction says nothing of this one.

@@ -3,7 +3,7 @@
 use haul_store::{Caps, PartLimits};
 use std::time::Duration;
 
-/// What the user allows.
+/// Limits set by the user.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Bytes in all, both directions together.
@@ -37,16 +37,16 @@ impl Class {
         self.size.to_string()
     }
 
-    /// Files under way at so many copies at once.
+    /// Files under way at `at_once` copies at once.
     pub fn lanes(&self, at_once: usize) -> usize {
         at_once * self.batch as usize
     }
 }
 
-/// What a bench will send at most.
+/// Upper bounds of a bench's transfers.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What the user allows.
+    /// Limits set by the user.
     pub bounds: Bounds,
     /// By size.
     pub classes: Vec<Class>,
@@ -54,7 +54,7 @@ pub struct Plan {
     pub part: u64,
 }
 
-/// What a plan costs at most.
+/// Highest cost of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes sent to the store.
@@ -91,17 +91,17 @@ pub const IN_PARTS_FROM: u64 = 16 << 20;
 const PART: u64 = 5 << 20;
 /// Fewer files than this say nothing: four levels of concurrency would not fit.
 const FEWEST: u64 = 40;
-/// Of each size's files, this share (one in so many) is kept for the last run, with nothing fixed.
+/// Of each size's files, this share (one in this many) is kept for the last run, with nothing fixed.
 const FOR_AUTO: u64 = 6;
 /// How often each lane is used in one measurement: the first time and the last don't count.
 const WAVES: u64 = 4;
 /// The least of that.
 const FEWEST_WAVES: u64 = 3;
-/// With so many lanes the least is enough: many files count all the same.
+/// With this many lanes the least is enough: many files count all the same.
 const MANY_LANES: usize = 16;
 /// A measurement lasts about so long where the files reach, in seconds: a shorter one is mostly noise.
 const LONG_ENOUGH: f64 = 1.0;
-/// But to be that long it takes no more than one of so many parts of the files that are left.
+/// But to be that long it takes no more than one in this many of the files that are left.
 const SHARE: u64 = 6;
 /// A sweep is taken to have as many measurements as this when time is shared out: 1 to 64 at once, and the last run.
 const MEASUREMENTS: u32 = 8;
@@ -124,7 +124,7 @@ impl Plan {
         Ok(Plan { bounds, classes, part: part.unwrap_or(PART) })
     }
 
-    /// A plan within `bounds` for copies between two folders, of which one turn takes at most so many files.
+    /// A plan within `bounds` for copies between two folders, of which one turn takes at most `turn` files.
     ///
     /// Errors: one line, when the bounds leave too little to measure anything.
     pub fn between(bounds: Bounds, turn: usize) -> Result<Plan, String> {
@@ -141,7 +141,7 @@ impl Plan {
         Ok(Plan { bounds, classes, part: PART })
     }
 
-    /// What it costs at most on a store of these abilities.
+    /// Its highest cost on a store of these abilities.
     pub fn cost(&self, caps: &Caps) -> Cost {
         let mut cost = Cost::default();
         let mut keys = 0;
@@ -236,7 +236,7 @@ fn chosen(
     sizes.iter().map(|size| class(*size)).collect()
 }
 
-/// What is left of a size's files and time when a measurement is planned.
+/// Remaining files and time of a size when a measurement is planned.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     /// Files of the size in one direction, in all.
@@ -295,8 +295,8 @@ pub fn files_of_auto(suits: usize, left: Left, in_parts: bool) -> Option<u64> {
     (files >= suits as u64).then_some(files)
 }
 
-/// True where the run with nothing fixed, of `auto` files, is to come before a measurement of `files`: after both the time of
-/// this direction would be over. Pessimistic, as if more at once brought nothing.
+/// True if the run with nothing fixed, of `auto` files, is to come before a measurement of `files`: after both the time of
+/// this direction would be over. Pessimistic, as if more at once were no faster.
 pub fn is_auto_next(files: Result<u64, Short>, auto: u64, left: Left) -> bool {
     match files {
         Ok(files) => (files + auto) as f64 > left.rate * left.time.as_secs_f64() / 2.0,

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What to measure.
+/// A measurement to make.
 pub struct Order<'a> {
     pub direction: Direction,
     /// Where the files are, if they go across.
@@ -135,8 +135,8 @@ pub async fn measure(bench: &Bench, made: &Made, store: &Arc<dyn Store>, order: 
 
 /// Files that count, and how long they took.
 ///
-/// What counts is from when every lane has ended its first file, which opened its connection, to when the last file
-/// begins, after which lanes run dry: between the two all lanes are busy, so that few files tell what many would. A file
+/// The counted span is from when every lane has ended its first file, which opened its connection, to when the last file
+/// begins, after which lanes run dry: between the two all lanes are busy, so that few files show the speed of many. A file
 /// that reaches over an edge counts with the share of its time that is inside.
 fn counted(times: &Times, lanes: usize) -> Option<(usize, Duration)> {
     let files: Vec<(Instant, Instant)> =
@@ -165,7 +165,7 @@ fn all_requests(bench: &Bench) -> u64 {
 fn asked(bench: &Bench, order: &Order<'_>) -> Job {
     // The keys are new: to ask for them at the destination would measure something else.
     let base = bench.job.clone().with(|job| job.listing.lookup = Lookup::Never);
-    // What was just made would come from memory, and what is written would soon fill it: it is folders that are measured.
+    // New files would come from memory, and copies would soon fill it: the measurement is of folders.
     let base = match &bench.source {
         Some(_) => base.with(|job| {
             job.write.drop_cache = true;

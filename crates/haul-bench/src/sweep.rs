@@ -21,7 +21,7 @@ use std::{
 const PROBE: usize = 2;
 /// More at once that brings less than this factor brings nothing. Wide enough for the noise of a network.
 const GAIN: f64 = 1.10;
-/// From so many at once on, one measurement that brings nothing ends a sweep; before, it takes two in a row.
+/// From this many at once on, one measurement without a gain ends a sweep; before, it takes two in a row.
 const SURE: usize = 16;
 
 /// A folder that could not be removed, or not all of it, and why.
@@ -52,7 +52,7 @@ pub fn run<'a>(bench: &'a Bench, plan: &'a Plan) -> LocalBoxFuture<'a, (Result<M
         measured.throttled = bench.meters.throttles() - throttles;
         (bench.watch)(&Step::Clearing);
         let (mut written, mut uncleared) = (run.written, Vec::new());
-        // What was made is in the first of them. A listing finds what was copied.
+        // The first of them has the generated files. A listing finds the copies.
         for root in source.into_iter().chain([&bench.root]) {
             if let Err(error) = clear(root, std::mem::take(&mut written)).await {
                 uncleared.push((root.locator().to_owned(), error));
@@ -85,7 +85,7 @@ struct Lane {
     flat: u32,
 }
 
-/// What all measurements of a size share.
+/// State that all measurements of a size share.
 struct Place<'a> {
     class: &'a Class,
     store: &'a Arc<dyn Store>,
@@ -136,7 +136,7 @@ impl Run<'_> {
         for lane in &mut lanes {
             // Between two measured ones, where the figures say that the knee is.
             if let Some(at_once) = judge::refine(&lane.sweep) {
-                // What is kept for the last run may be used: that one can do with less.
+                // Files kept for the last run may be used: that one can do with less.
                 let left = Left { all: 0, ..lane.left(&place) };
                 self.level(lane, &mut place, at_once, left).await?;
                 lane.sweep.points.sort_by_key(|point| point.at_once);
@@ -192,7 +192,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// True where the run with nothing fixed must come before this measurement, or there would be no time for it.
+    /// True if the run with nothing fixed must come before this measurement, or there would be no time for it.
     fn is_auto_next(&self, lane: &Lane, place: &Place<'_>, at_once: usize) -> bool {
         let Some((suits, _)) = self.lanes_of_auto(lane, place).filter(|_| lane.sweep.auto.is_none()) else {
             return false;
@@ -216,7 +216,7 @@ impl Run<'_> {
         let Some((suits, chosen)) = self.lanes_of_auto(lane, place) else { return Ok(()) };
         let in_parts = place.class.in_parts;
         let Some(files) = files_of_auto(suits, lane.left(place), in_parts) else { return Ok(()) };
-        // With few files for so many lanes hardly any would be left: then all count.
+        // With few files for this many lanes hardly any would be left: then all count.
         let lanes = if in_parts || files < 3 * suits as u64 { 0 } else { chosen };
         if let Ran::Measured(point) = self.measure(lane, place, None, files as usize, lanes).await? {
             lane.sweep.auto = Some(point);
@@ -328,7 +328,7 @@ impl Lane {
         self.sweep.points.push(point);
     }
 
-    /// What was measured, and why it went no further.
+    /// The measurements, and why they went no further.
     fn into_sweep(self) -> Sweep {
         Sweep { ended: self.ended.unwrap_or(Ended::Most), ..self.sweep }
     }

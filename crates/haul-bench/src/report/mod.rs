@@ -1,4 +1,4 @@
-//! What a bench found, for people and programs: sentences, a table, JSON, a page with plots. Pure.
+//! Results of a bench, for people and programs: sentences, a table, JSON, a page with plots. Pure.
 
 pub mod json;
 pub mod page;
@@ -8,7 +8,7 @@ pub mod words;
 
 use crate::{Choice, Finding, Measured, judge, judge::Lone};
 
-/// What was measured and where: all that the text, the JSON and the page say.
+/// Measurements and their setting: all content of the text, the JSON and the page.
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// The remote, or the folder that was copied from, without secrets, as one line.
@@ -19,9 +19,9 @@ pub struct Findings {
     pub folder: String,
     /// The measurements.
     pub measured: Measured,
-    /// What each sweep says.
+    /// Result of each sweep.
     pub findings: Vec<Finding>,
-    /// What one at a time says.
+    /// Results of one at a time.
     pub lone: Vec<Lone>,
     /// Settings that suit the store.
     pub choices: Vec<Choice>,
@@ -41,13 +41,13 @@ pub struct Across {
 }
 
 impl Findings {
-    /// The same of two directories. As many copies at once as haul makes by itself needn't be set, and it makes no more.
+    /// These findings for two directories. As many copies at once as haul makes by itself needn't be set, and it makes no more.
     pub fn between(self, across: Across) -> Findings {
         let needed = |choice: Choice| Choice { transfers: choice.transfers.filter(|n| *n < across.alone), ..choice };
         Findings { choices: self.choices.iter().copied().map(needed).collect(), across: Some(across), ..self }
     }
 
-    /// What the measurements of a machine with so many processors say.
+    /// Findings from the measurements of a machine with `cores` processors.
     pub fn new(remote: String, folder: String, measured: Measured, cores: usize, at: String) -> Findings {
         Findings {
             across: None,

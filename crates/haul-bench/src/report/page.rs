@@ -33,7 +33,7 @@ th:nth-child(2), td:nth-child(2) { text-align: left; } footer { color: var(--sof
 
 /// Colours in the style sheet.
 const COLOURS: usize = 6;
-/// What the plot of times shows: how long so many bytes take, since not every measurement moved the same number.
+/// Bytes to which the plot of times is scaled, since not every measurement moved the same number.
 const SHOWN_BYTES: f64 = 1e9;
 
 /// The page.
@@ -162,7 +162,7 @@ mod tests {
         }
         assert_eq!(page.matches("<svg").count(), 3);
         assert_eq!(page.matches("<tr>").count(), 6);
-        // What haul reaches alone is in the plots of time and speed-up; it has no efficiency.
+        // haul's own speed is in the plots of time and speed-up; it has no efficiency.
         assert_eq!(page.matches(">auto</text>").count(), 2);
         assert!(page.contains("prefers-color-scheme: dark") && page.contains("--transfers 8"));
     }

@@ -22,7 +22,7 @@ pub struct Line {
     pub dashed: bool,
     /// Concurrency and value, in order.
     pub points: Vec<(f64, f64)>,
-    /// What haul reached by itself, which has no concurrency of its own: a mark beside the axis.
+    /// Speed that haul reached by itself, without a fixed concurrency: a mark beside the axis.
     pub auto: Option<f64>,
 }
 
@@ -87,11 +87,11 @@ fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// What stands around the lines.
+/// Labels around the lines.
 pub struct Frame<'a> {
     /// Above the plot.
     pub title: &'a str,
-    /// What the values are.
+    /// Name of the values.
     pub values: &'a str,
     /// How they are laid out.
     pub scale: Scale,

@@ -50,7 +50,7 @@ pub fn direction(direction: Direction) -> &'static str {
     }
 }
 
-/// The same at the beginning of a sentence.
+/// As above at the beginning of a sentence.
 fn way(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "Up",
@@ -76,7 +76,7 @@ fn classes(plan: &Plan) -> String {
     plan.classes.iter().map(class).collect::<Vec<_>>().join(", ")
 }
 
-/// What is about to be made in one folder and copied to the other, at most.
+/// Most files and bytes that will be created in one folder and copied to the other.
 pub fn cost_across(plan: &Plan, [from, to]: [&str; 2], [source, target]: [&str; 2]) -> String {
     let each = amount(plan.classes.iter().map(|class| class.files * class.size).sum());
     let time = duration_short(plan.bounds.max_time);
@@ -89,7 +89,7 @@ pub fn cost_across(plan: &Plan, [from, to]: [&str; 2], [source, target]: [&str; 
     )
 }
 
-/// What is about to be spent, at most.
+/// Most that will be spent.
 pub fn cost(plan: &Plan, cost: &Cost, path: &str, folder: &str) -> String {
     let classes = classes(plan);
     let time = duration_short(plan.bounds.max_time);
@@ -220,7 +220,7 @@ fn finding(f: &Finding) -> String {
     format!("{head} {}", limit(f))
 }
 
-/// What stops it there.
+/// The limit there.
 fn limit(f: &Finding) -> String {
     match f.limit {
         Limit::NotReached => format!("Still rising at {}{}.", f.knee.at_once, ended(f.ended)),
