@@ -60,7 +60,7 @@ const fn option(
     Entry { short, long, value, here, help }
 }
 
-/// What was asked for.
+/// The requested copy.
 #[derive(Default)]
 struct Given {
     preserve: bool,
@@ -234,7 +234,7 @@ fn is_size(text: &OsStr) -> bool {
     known && !number.starts_with('+') && number.parse::<f64>().is_ok_and(|number| number.is_finite() && number > 0.0)
 }
 
-/// What the engine does for dcp: everything is copied, whatever is there.
+/// The engine's request for dcp: everything is copied, whatever the destination has.
 fn request(given: &Given) -> Result<Request, String> {
     let [sources @ .., dest] = given.paths.as_slice() else {
         return Err("it needs SRC and DEST (see haul dcp --help)".into());
@@ -288,7 +288,7 @@ fn bare(source: &OsStr) -> Result<OsString, String> {
     if !matches!(path.rsplit(|b| *b == b'/').next(), Some(b"." | b"..")) {
         return Ok(OsString::from_vec(path.to_vec()));
     }
-    // What is above a symlink is another folder than what is written above it.
+    // The parent of a symlink's target is another folder than the one written above the link.
     let whole = std::fs::canonicalize(OsStr::from_bytes(path)).map_err(|e| format!("{}: {e}", source.display()))?;
     Ok(whole.into_os_string())
 }
