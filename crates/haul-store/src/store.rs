@@ -567,7 +567,7 @@ pub trait Upload: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// True where several processes may send parts of this write at once, in any order: each opens it by the token ([`Resumable::resume`]
+    /// True if several processes may send parts of this write at once, in any order: each opens it by the token ([`Resumable::resume`]
     /// with no sent parts), and any of them publishes it with the receipts of all. A part that was answered
     /// survives a failure of its sender's machine; where [`Upload::read_back`] returns a file, only once that was fsynced.
     fn is_shared(&self) -> bool {
@@ -627,7 +627,7 @@ impl fmt::Debug for Unpublished {
     }
 }
 
-/// What a writer learns only while the bytes pass; each `Some` or non-empty value replaces the spec's.
+/// Facts that a writer learns only while the bytes pass; each `Some` or non-empty value replaces the spec's.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Late {
@@ -645,7 +645,7 @@ pub struct CopyBatch {
     /// The source store's [`Domain::place`].
     #[serde(with = "haul_core::wire::raw")]
     pub from: Arc<[u8]>,
-    /// What to copy.
+    /// The copies to make.
     pub items: Vec<CopyItem>,
     /// How the source shows its links, where there are links.
     pub links: SourceLinks,
@@ -682,7 +682,7 @@ pub enum CopyHow {
     RenameDir,
     /// Another name of the same file (a hard link); `Unsupported` where the two can't be one.
     Link,
-    /// What the file that is there lacks of the source is written behind what it has, in place, and its attributes become
+    /// Appends the source's remaining bytes to the existing file, in place, and its attributes become
     /// the source's; as [`CopyHow::Copy`] where it isn't shorter, or where (with `verify`) it begins otherwise than the
     /// source.
     Append {
@@ -693,11 +693,11 @@ pub enum CopyHow {
     Special,
 }
 
-/// Who watches a batch of copies: is told of bytes as they are copied, and remembers large copies. It goes beside the request,
+/// Observer of a batch of copies: hears of bytes as they are copied, and remembers large copies. It goes beside the request,
 /// which is data.
 #[derive(Clone, Default)]
 pub struct Watch {
-    /// Is told of an item's number and of further bytes of it.
+    /// Called with an item's number and further bytes of it.
     progress: Option<Arc<dyn Fn(usize, u64) + Send + Sync>>,
     /// By item; those beyond the end have none.
     logs: Vec<Option<Arc<dyn LogCopy>>>,
@@ -721,18 +721,18 @@ impl Watch {
         }
     }
 
-    /// What remembers this item, if it is a large one that goes in parts.
+    /// The log of this item, if it is a large one that goes in parts.
     pub fn log(&self, item: usize) -> Option<&dyn LogCopy> {
         self.logs.get(item)?.as_deref()
     }
 
-    /// The same of a batch that holds some of the items: each has the number in it that it has in `numbers`.
+    /// This watch for a batch that holds some of the items: each has the number in it that it has in `numbers`.
     pub fn of(&self, numbers: Vec<usize>) -> Watch {
         let watch = self.clone();
         self.through(numbers, move |number, bytes| watch.copied(number, bytes))
     }
 
-    /// As [`Watch::of`], but `progress` is told, by the numbers that items have here.
+    /// As [`Watch::of`], but `progress` is called, with the numbers that items have here.
     pub fn through(&self, numbers: Vec<usize>, progress: impl Fn(usize, u64) + Send + Sync + 'static) -> Watch {
         let logs = numbers.iter().map(|number| self.logs.get(*number).cloned().flatten()).collect();
         let told = move |at: usize, bytes| {
@@ -750,9 +750,9 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// What a store tells of a copy in parts, and asks about an earlier one. A copy that is dropped stays as it was told last.
+/// Log of a copy in parts, and of an earlier one. A copy that is dropped stays as last logged.
 pub trait LogCopy: Send + Sync {
-    /// What an earlier run or try began and left; the same until [`LogCopy::ended`].
+    /// The copy that an earlier run or try began and left; the same until [`LogCopy::ended`].
     fn left(&self) -> Option<LeftCopy>;
 
     /// A copy begins, found again by `token` ([`Resumable::discard`] takes it too). Resolves when that is durable, or can't be.
@@ -772,7 +772,7 @@ pub trait LogCopy: Send + Sync {
 /// A copy that was begun and left.
 #[derive(Clone, Debug)]
 pub struct LeftCopy {
-    /// What finds it.
+    /// The token that finds it.
     pub token: Vec<u8>,
     /// Bytes of each part but the last.
     pub part_size: u64,
