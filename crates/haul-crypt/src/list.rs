@@ -14,7 +14,7 @@ pub fn list(service: Arc<Service>, request: ListRequest) -> BoxStream<'static, L
     tree::list(Arc::new(Directories { service, meta: request.meta, sweep: request.sweep }), request)
 }
 
-/// What is said of a file of a size that no encrypted file has.
+/// The message for a file of a size that no encrypted file has.
 const CUT_OFF: &str = "no encrypted file has this size: it was cut off, or is none";
 
 struct Directories {
@@ -62,7 +62,7 @@ impl Service {
                         }
                     }
                 }
-                // What can't be listed has no plain name, so the directory isn't known as a whole.
+                // An entry that can't be listed has no plain name, so the directory isn't known as a whole.
                 Listed::Failed { error, .. } => return Err(error),
                 Listed::Vanished(key) => found.extend(self.vanished(dir, &hidden, &key).map(Found::Vanished)),
                 Listed::End => {
@@ -125,7 +125,7 @@ impl Service {
         Ok(Some(Found::Entry(entry)))
     }
 
-    /// What kind of error a name is that can't be decrypted: `Corrupt`, which ends a job, until another one could be. With a wrong password
+    /// Kind of the error for a name that can't be decrypted: `Corrupt`, which ends a job, until one name could be. With a wrong password
     /// a job would go on to store all of it again.
     fn unread(&self) -> ErrorKind {
         if self.proved.load(Relaxed) { ErrorKind::Invalid } else { ErrorKind::Corrupt }
@@ -185,7 +185,7 @@ fn known(
     Ok(found)
 }
 
-/// What desktops and synchronising programs leave in directories by themselves.
+/// Files that desktops and synchronising programs leave in directories on their own.
 fn is_litter(key: &Key) -> bool {
     let name = key.name();
     let name = name.strip_suffix(b"/").unwrap_or(name);
