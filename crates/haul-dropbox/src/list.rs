@@ -163,7 +163,7 @@ fn assemble(service: &Service, base: &Key, path: &str, found: BTreeMap<String, F
     }
 }
 
-/// Errors: those of the service; a file is no folder.
+/// Errors: of the service; a file is no folder.
 async fn entries(service: &Service, dir: &Key, recursive: bool) -> Result<Vec<Found>> {
     let path = service.path(dir)?;
     if service.standing(dir, true).await? != Standing::There {
@@ -276,9 +276,9 @@ async fn whole(service: &Service, request: &ListRequest) -> Vec<Listed> {
     out
 }
 
-/// Whether nothing is in a folder.
+/// Whether a folder is empty.
 ///
-/// Errors: those of the service.
+/// Errors: of the service.
 pub async fn is_empty(service: &Service, key: &Key) -> Result<bool> {
     let question = json!({"path": service.path(key)?, "limit": 1});
     let page: Page = service
