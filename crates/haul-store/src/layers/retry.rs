@@ -101,7 +101,9 @@ impl Shared {
         if failures.0 == TOLD && !self.told.swap(true, Ordering::Relaxed) {
             tracing::warn!("{error}; it has failed {TOLD} times in a row, trying again up to {tries} times");
         }
-        if matches!(error.retry(), Retry::After(wait) if wait >= LONG_WAIT) && !self.told_wait.swap(true, Ordering::Relaxed) {
+        if matches!(error.retry(), Retry::After(wait) if wait >= LONG_WAIT)
+            && !self.told_wait.swap(true, Ordering::Relaxed)
+        {
             tracing::warn!("{error}; the service asks for a wait of {} s, which is kept", wait.as_secs());
         }
         tokio::select! {

@@ -248,8 +248,9 @@ impl Deleter {
         }
         // One line for each directory.
         for (first, names) in left_out.into_values() {
-            let more = if names > 1 { format!(", as well as {} other names beside it", names - 1) } else { String::new() };
-            let message = format!("the source has it{more}, though its listing left that out: nothing of it is deleted");
+            let more =
+                if names > 1 { format!(", as well as {} other names beside it", names - 1) } else { String::new() };
+            let message = format!("the source has it{more}, though its listing didn't: nothing of it is deleted");
             self.ledger.error(Error::new(ErrorKind::Io, "list", message).with_key(&first));
         }
         lacking
@@ -264,11 +265,14 @@ impl Deleter {
             Err(error) if error.is_missing() => Ok(false),
             Err(error) => Err(error),
             Ok(there) if !filter.wants(&there) => Ok(false),
-            Ok(_) => {
+            Ok(there) => {
                 let like = folded(key.as_bytes());
                 let mut listing = src.list(ListRequest::dir(key.parent().as_bytes()));
                 while let Some(step) = listing.next().await {
-                    let same = |entry: &Entry| entry.key != *key && folded(entry.key.as_bytes()) == like;
+                    let same = |entry: &Entry| {
+                        let facts = (entry.size, entry.mtime) == (there.size, there.mtime);
+                        facts && entry.key != *key && folded(entry.key.as_bytes()) == like
+                    };
                     if matches!(&step, Listed::Batch(entries) if entries.iter().any(same)) {
                         return Ok(false);
                     }
