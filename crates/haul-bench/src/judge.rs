@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A concurrency this close to the best speed is as good as the best.
 const AS_GOOD: f64 = 0.95;
-/// As above if the store asked to slow down at the best speed: it lets a burst through before it does, which makes a
+/// [`AS_GOOD`] if the store asked to slow down at the best speed: it lets a burst through before it does, which makes a
 /// short measurement look better than a long one would.
 const AS_GOOD_THROTTLED: f64 = 0.80;
 /// More at once that brings less than this factor brings nothing.

@@ -29,7 +29,7 @@ pub struct Ends {
     pub dst_is_apart: bool,
     /// Where file systems were mounted below the source, as paths in it.
     pub src_mounts: Vec<Key>,
-    /// As above for the destination.
+    /// Mounts of the destination.
     pub dst_mounts: Vec<Key>,
 }
 
@@ -117,7 +117,7 @@ impl Ends {
         })
     }
 
-    /// As above, only for mounts that the machine may have or not, which costs no request.
+    /// Checks only the mounts that the machine may have or not, which costs no request.
     ///
     /// Errors: as for [`Ends::check`].
     pub fn check_mounted<'a>(

@@ -344,7 +344,7 @@ impl Crew {
         Ok(())
     }
 
-    /// As above for a file with this known state.
+    /// Gives up a file with this known state.
     pub async fn give_up_about(&self, lease: &Lease<Outcome>, about: &str) {
         // A worker that can't read it can do nothing about it; one that has lost the lease needn't.
         if let Ok(file) = value::<SharedFile>(about) {

@@ -526,9 +526,9 @@ pub struct Proof {
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
-    /// As above for each destination's folder.
+    /// Identity of each destination's folder.
     pub targets: Targets,
-    /// As above for the folder of `--link-dest`.
+    /// Identity of the folder of `--link-dest`.
     pub link_dest: Option<(u64, String)>,
     /// Mounts below all of these.
     pub mounts: Mounts,

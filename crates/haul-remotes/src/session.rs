@@ -135,7 +135,7 @@ impl Session {
         Ok(far_host::may_install(&options, self.settings.consent.as_ref(), host, error).await?)
     }
 
-    /// As above without ssh.
+    /// Always no: this build has no ssh.
     ///
     /// Errors: none.
     #[cfg(not(feature = "ssh"))]

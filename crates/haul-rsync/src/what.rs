@@ -94,7 +94,7 @@ impl<'a> There<'a> {
         }
     }
 
-    /// As above; within: why the kind of this path is unknown, although its machine answers.
+    /// Kind of a path below the place of `typed`; within: why the kind of this path is unknown, although its machine answers.
     ///
     /// Errors: it can't be asked.
     pub async fn look(&self, typed: &Typed, path: &[u8], follow: bool) -> Result<Result<What, Error>, Refusal> {

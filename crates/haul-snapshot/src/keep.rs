@@ -11,13 +11,13 @@ pub struct Rules {
     pub last: u32,
     /// For how many hours the newest of the hour is kept; hours without any don't count.
     pub hourly: u32,
-    /// As above for days.
+    /// For how many days the newest of the day is kept.
     pub daily: u32,
-    /// As above for weeks, which begin on Monday.
+    /// For how many weeks the newest of the week is kept; weeks begin on Monday.
     pub weekly: u32,
-    /// As above for months.
+    /// For how many months the newest of the month is kept.
     pub monthly: u32,
-    /// As above for years.
+    /// For how many years the newest of the year is kept.
     pub yearly: u32,
     /// All that are at most this much older than the newest are kept: no clock is asked.
     pub within: Option<Duration>,

@@ -31,7 +31,7 @@ pub enum Kept {
     No,
     /// It is where backups go, as far as anything is kept.
     Done,
-    /// So it is, as a second name of what has its own name still.
+    /// As for a move, as a second name of the file, which still has its own.
     Linked,
     /// It was moved there: its own name is free.
     Moved,
@@ -43,7 +43,7 @@ pub struct Backup {
     to: Option<Arc<dyn Store>>,
     suffix: Option<String>,
     before_extension: bool,
-    /// A backup may be a second name of what it is of: that isn't written any more.
+    /// A backup may be a second name of the old file: that isn't written any more.
     may_link: bool,
     /// Backups are beside their files.
     beside: bool,
@@ -55,7 +55,7 @@ pub struct Backup {
     dir_keep: Option<Arc<Keep>>,
     /// Symlinks that point outside the transferred tree aren't kept; this many of its directories are above the job's root.
     safe_links: Option<usize>,
-    /// Directories of backups that are there.
+    /// Directories of backups that exist.
     dirs: Arc<tokio::sync::Mutex<HashSet<Key>>>,
     /// The source, which may have names of backups.
     source: Option<(Arc<dyn Store>, Arc<Filter>)>,
@@ -210,7 +210,7 @@ impl Backup {
         self.to.is_some()
     }
 
-    /// True when what is deleted under this key is kept.
+    /// True when a file deleted under this key is kept.
     pub fn keeps(&self, key: &Key) -> bool {
         let ends = |suffix: &String| key.path().ends_with(suffix.as_bytes());
         self.is_on() && !self.kept_before.as_ref().is_some_and(ends)
@@ -383,7 +383,7 @@ impl Backup {
 
     /// True for a symlink that is not to be kept, since it leads out.
     ///
-    /// Errors: nobody can tell where it leads.
+    /// Errors: its target can't be read.
     async fn is_unsafe(&self, cx: &Cx, old: &Entry) -> Result<bool> {
         let Some(depth) = self.safe_links.filter(|_| old.is_symlink()) else { return Ok(false) };
         let target = match target(&cx.dst, &old.key).await {
@@ -424,7 +424,7 @@ impl Backup {
         self.in_destination(dst, &name)
     }
 
-    /// The destination's key of what is kept as `kept`, where it is inside.
+    /// The destination's key of the backup `kept`, if it is inside.
     fn in_destination(&self, dst: &Arc<dyn Store>, kept: &Key) -> Option<Key> {
         let (to, dst) = (self.to.as_ref()?.caps().domain.as_ref()?, dst.caps().domain.as_ref()?);
         if to.name != dst.name {

@@ -28,7 +28,7 @@ const BEHIND: usize = 32;
 /// Measured speed of the road to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointRate {
-    /// Bytes that one stream could move in the time that it waits for an answer: its bandwidth-delay product.
+    /// Bytes that one stream could move while it waits for an answer: its bandwidth-delay product.
     pub delay: u64,
     /// Parts under way at once.
     pub width: u64,
@@ -83,7 +83,7 @@ struct End {
     lanes: Option<Arc<Lanes>>,
 }
 
-/// Chunks that the files under way have still to bring, as far as they count.
+/// Remaining chunks of the files under way, as far as they count.
 #[derive(Default)]
 struct Claimed {
     chunks: AtomicUsize,
@@ -205,8 +205,7 @@ impl Budget {
     }
 
     /// Admits a file of `chunks` chunks, with its one of `--transfers`. However many it has, it leaves a quarter of the width to others, so
-    /// that small
-    /// files keep flowing beside it; without others it may use all.
+    /// that small files keep flowing beside it; without others it may use all.
     pub fn claim(&self, chunks: u64, pinned: Option<OwnedSemaphorePermit>) -> Claim {
         let most = (self.width() * 3 / 4).max(1);
         let chunks = usize::try_from(chunks).unwrap_or(most).clamp(1, most);

@@ -1,4 +1,4 @@
-//! `check`: where each key stands, decided in the stages of a job (list, join, compare) but by content alone, and told in the
+//! `check`: the state of each key, decided in the stages of a job (list, join, compare) but by content alone, and reported in the
 //! order of keys; changes nothing.
 
 use crate::{
@@ -42,8 +42,8 @@ pub enum Found {
 }
 
 impl Found {
-    /// Where a key stands, as what is to be done about it tells; `None` for directories and renamed files. As in rclone, a file of
-    /// which only the time is set is the same.
+    /// The state of a key, by the step that it would need; `None` for directories and renamed files. As in rclone, a file that needs
+    /// only its time set is the same.
     pub fn of(action: Action, why: Reason) -> Option<Found> {
         Some(match (action, why) {
             (Action::MakeDir | Action::Rename, _) => return None,
@@ -105,7 +105,7 @@ pub enum Content {
     Hashes,
     /// All bytes of both sides (`--download`).
     Bytes,
-    /// Hashes of what an encrypted destination is stored as: the source is read and encrypted alike (`cryptcheck`).
+    /// Hashes of an encrypted destination's stored bytes: the source is read and encrypted alike (`cryptcheck`).
     Sealed,
 }
 
@@ -209,7 +209,7 @@ enum Outcome {
     Lost(Arc<Error>),
 }
 
-/// The pairs of both sides, and what of them could not be listed, in order.
+/// The pairs of both sides, and the keys that could not be listed, in order.
 fn outcomes(pairs: Pairs, cx: &Cx) -> impl futures::Stream<Item = Walked> {
     let walk = futures::stream::unfold(Some(pairs), move |state| async move {
         let mut pairs = state?;
@@ -271,7 +271,7 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// `None` for what isn't told: directories, and where the other side's listing failed, which is an error of its own.
+    /// `None` for keys that aren't reported: directories, and where the other side's listing failed, which is an error of its own.
     fn outcome(&self, walked: Walked) -> BoxFuture<'_, Option<Outcome>> {
         async move {
             let checked = match walked {

@@ -15,7 +15,7 @@ pub(crate) struct Consent {
 }
 
 impl Consent {
-    /// That of the person whom `cx` names, for the job of this record.
+    /// The consent of the person in `cx`, for the job of this record.
     pub fn new(cx: &Cx, ledger: &Arc<Ledger>) -> Consent {
         Consent { confirm: cx.confirm.clone(), ledger: ledger.clone() }
     }

@@ -17,7 +17,7 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(2);
 /// Up to this many bytes, hashing a local file is taken to be cheaper than a request to the store.
 const HASH_RATHER_THAN_ASK: u64 = 8 << 20;
 
-/// The rules for comparing what `src` and `dst` hold.
+/// The rules for comparing the files of `src` and `dst`.
 ///
 /// That a key was stored after the file last changed makes it very likely, but doesn't prove, that it was made from that
 /// file: enough to leave it as it is, not enough to delete the source of a move.
@@ -107,7 +107,7 @@ async fn same_by_cheap_hash(cx: &Cx, job: &Job, rules: &Rules, src: &Entry, dst:
     let (Some(margin), Some(changed), Some(stored)) = (rules.stored_after, src.changed, dst.changed) else {
         return Ok(None);
     };
-    // A listing that tells whole seconds rounds down: what changed within that second may have changed after the key was
+    // A listing in whole seconds rounds down: a file that changed within that second may have changed after the key was
     // stored.
     let before = changed <= stored && stored.distance(changed) <= margin.saturating_mul(2);
     let just_stored = before && job.compare.by == CompareBy::SizeAndTime;

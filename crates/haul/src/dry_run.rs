@@ -1,4 +1,4 @@
-//! A dry run: takes the steps of a job, and tells and counts what an executor would do. It holds no store, so it can't do it.
+//! A dry run: takes the steps of a job, and reports and counts an executor's work. It holds no store, so it can't do it.
 
 use crate::{
     consent::Consent,
@@ -44,7 +44,7 @@ pub(crate) struct DryRun {
 #[derive(Clone)]
 pub(crate) struct Told {
     dry_run: Arc<DryRun>,
-    /// Files to be looked at; received by [`Looks`], closed when the last outlet is gone.
+    /// Files to be looked at; received by [`Looks`], closed when the last outlet is dropped.
     looks: mpsc::Sender<Due>,
 }
 
@@ -139,7 +139,7 @@ impl DryRun {
         }
     }
 
-    /// True, and told, where the file of another place would do. That it would be copied from there is not told: it is copied.
+    /// True, and reported, if the alternate destination's file would be used. A copy from there is not reported here: it counts as copied.
     fn takes(&self, step: &Step, found: &Elsewhere) -> bool {
         let exact = self.job.elsewhere.exact;
         let (Some(src), Some(to)) = (&step.src, step.key()) else { return false };

@@ -12,7 +12,7 @@ impl ExtraDirs {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// One more.
+    /// Adds a directory.
     pub fn push(&self, dir: Key) {
         self.keys().push(dir);
     }

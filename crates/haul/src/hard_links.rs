@@ -1,5 +1,5 @@
 //! Names that are one file at the source become one file at the destination (`--hard-links`), whatever folders they are
-//! in. The first name of each is brought over like any file; the others wait for it and are linked to what it became.
+//! in. The first name of each is transferred like any file; the others wait for it and are linked to its result.
 //! Holds the inodes that have several names, and those of their names that aren't settled yet; nothing else.
 
 use haul_core::{
@@ -14,7 +14,7 @@ use std::{
 /// An inode: device and number.
 pub type Inode = ((u32, u32), u64);
 
-/// The inode of what a file system tells.
+/// The inode in a file system's facts.
 pub fn inode(posix: &Posix) -> Inode {
     (posix.dev, posix.ino)
 }
@@ -24,7 +24,7 @@ fn shared(entry: &Entry) -> Option<Inode> {
     entry.posix.as_deref().filter(|posix| posix.nlink > 1 && !entry.is_dir()).map(inode)
 }
 
-/// The source's files with several names, and what became of them.
+/// The source's files with several names, and their results.
 #[derive(Default)]
 pub struct HardLinks(Mutex<State>);
 
@@ -44,7 +44,7 @@ struct Group {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Not yet settled; at the end of the transfers: it isn't there, or what is there isn't the source's.
+    /// Not yet settled; at the end of the transfers: it is missing, or the destination's file isn't the source's.
     Going,
     /// It is at the destination: unchanged, with the inode that the listing gave, or anew.
     There(Option<Inode>),
@@ -63,12 +63,12 @@ pub struct Name {
 pub struct Turn {
     /// To be linked to the key; the inode that it has, when it was unchanged.
     pub links: Vec<(Key, Option<Inode>, Name)>,
-    /// To be brought over themselves, as their first name didn't arrive.
+    /// To be transferred themselves, as their first name didn't arrive.
     pub first: Vec<Name>,
 }
 
 impl Turn {
-    /// Nothing is to be done.
+    /// True when there is no work.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty() && self.first.is_empty()
     }
@@ -95,7 +95,7 @@ impl HardLinks {
         *self.state().claimed.entry(there).or_insert(inode(posix)) != inode(posix)
     }
 
-    /// Notes what became of a first name; `there` is what was found at the destination and stayed.
+    /// Notes the result of a first name; `there` is the destination's entry that was found and stayed.
     pub fn there(&self, src: &Entry, there: Option<&Entry>) {
         let Some(of) = shared(src) else { return };
         if let Some(group) = self.state().groups.get_mut(&of).filter(|group| group.leader == src.key) {
@@ -114,7 +114,7 @@ impl HardLinks {
         }
     }
 
-    /// Lets a further name wait; gives it back where it is linked already to what its first name is there.
+    /// Lets a further name wait; returns it if it is linked already to the destination's first name.
     pub fn wait(&self, src: Entry, dst: Option<Entry>) -> Option<Entry> {
         let inode = shared(&src)?;
         let mut state = self.state();

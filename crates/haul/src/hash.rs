@@ -1,4 +1,4 @@
-//! Hashes of what a store holds: known ones where the store has them, computed where reading is cheap or asked for.
+//! Hashes of a store's files: known ones if the store has them, computed where reading is cheap or requested.
 
 use crate::index::{self, FileHashes};
 use futures::{StreamExt, TryStreamExt};
@@ -219,7 +219,7 @@ pub async fn known(store: &Arc<dyn Store>, entry: &Entry) -> Result<Hashes> {
 
 /// The hashes that a store without cheap reads computes where the bytes lie; none where it doesn't.
 ///
-/// Errors: nobody can be asked.
+/// Errors: the store can't be asked.
 pub async fn computed_there(store: &Arc<dyn Store>) -> Result<Vec<Algo>> {
     match store.hashing().filter(|_| !store.caps().cheap_reads) {
         Some(hashing) => hashing.algos().await,

@@ -1,4 +1,4 @@
-//! The destination's index as a job goes by it: opened once, told what the store says, closed at the end.
+//! The destination's index as a job uses it: opened once, updated with the store's answers, closed at the end.
 
 use crate::{
     Cx,

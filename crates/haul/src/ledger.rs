@@ -29,9 +29,9 @@ pub(crate) struct Ledger {
     dry_run: bool,
     /// Start nothing new; what runs may finish.
     winding_down: AtomicBool,
-    /// A person wants nothing more than what was agreed to.
+    /// A person refuses all further changes.
     quit: AtomicBool,
-    /// A store can't be reached or doesn't know us, and that was told.
+    /// A store can't be reached or rejects our login, and that was reported.
     hopeless: AtomicBool,
     next: AtomicU64,
     /// Some of the source's files, and how many bytes they have.
@@ -119,7 +119,7 @@ impl Ledger {
         self.tell(Event::LeftOut { key, what, size, why, facts: Facts::of(src) });
     }
 
-    /// Counts an error and tells the sink.
+    /// Counts an error and reports it to the sink.
     pub fn error(&self, error: Error) {
         if self.was_hopeless(error.kind()) {
             return;
@@ -129,8 +129,8 @@ impl Ledger {
         self.tell(Event::Error(error));
     }
 
-    /// Ends the job on an error that every further request would meet too: a store that can't be reached, or doesn't know us.
-    /// True when that was told before.
+    /// Ends the job on an error that every further request would meet too: a store that can't be reached, or rejects our login.
+    /// True when that was reported before.
     pub fn was_hopeless(&self, kind: ErrorKind) -> bool {
         let hopeless = matches!(kind, ErrorKind::Unreachable | ErrorKind::Unauthenticated);
         if hopeless {

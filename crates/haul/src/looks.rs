@@ -1,4 +1,4 @@
-//! Files with equal bytes whose attributes are looked at beside the walk, in batches, since no listing tells all of them.
+//! Files with equal bytes whose attributes are read beside the walk, in batches, since no listing has all of them.
 
 use crate::ledger::Ledger;
 use haul_core::{
@@ -24,7 +24,7 @@ pub(crate) struct Due {
     pub to: Key,
     /// Why the bytes are the same, or why attributes are to be set.
     pub why: Reason,
-    /// It was decided, and told, that they are to be set.
+    /// It was decided, and reported, that they are to be set.
     pub decided: bool,
 }
 
@@ -36,7 +36,7 @@ impl Due {
         }
     }
 
-    /// Counts and tells that it could not be looked at.
+    /// Counts and reports that it could not be looked at.
     pub fn failed(&self, error: Error, ledger: &Ledger) {
         ledger.error(if error.key().is_some() { error } else { error.with_key(&self.to) });
     }
@@ -53,7 +53,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Starts to `look` at what is sent. Ends when the sender and its clones are gone and all that came is looked at.
+    /// Starts to `look` at received files. Ends when the sender and its clones are dropped and all files are looked at.
     pub fn start<F>(self, look: impl Fn(Vec<Due>) -> F + Send + 'static) -> (mpsc::Sender<Due>, JoinHandle<()>)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,5 +1,5 @@
 //! A job whose files have other names at the destination (`--name-transform`, `--ignore-case-sync`): the source is shown under the
-//! new names, and what the destination copies by itself it asks for by the old ones. The engine knows the new names only.
+//! new names, and a destination that copies by itself is given the old ones. The engine knows the new names only.
 //!
 //! New names have another order, so all entries of the source are held in memory.
 
@@ -51,7 +51,7 @@ pub fn rename(cx: &mut Cx, naming: Naming) {
     }
 }
 
-/// Names by what they are without case: there may be several.
+/// Names by their case-folded form: there may be several.
 pub type FoldedNames = BTreeMap<String, Vec<Key>>;
 
 /// Folded names of a destination.
@@ -74,7 +74,7 @@ pub async fn by_folded_names(
                 }
             }
             Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(names),
-            // Nothing is asked about a mount point that is left out.
+            // No error for a mount point that is left out.
             Listed::Failed { error, .. } if error.kind() == ErrorKind::Hidden => {}
             Listed::Failed { error, .. } => return Err(error),
             Listed::Vanished(_) => {}
@@ -139,7 +139,7 @@ impl Names {
         self.old.lock().unwrap_or_else(|e| e.into_inner()).get(new).cloned()
     }
 
-    /// The old name of what must have been listed.
+    /// The old name of an entry that must have been listed.
     fn found(&self, op: &'static str, new: &Key) -> Result<Key> {
         let probe = || is_probe(new).then(|| self.beside(new));
         let missing = || Error::new(ErrorKind::NotFound, op, "the source has no such file").with_key(new);
@@ -156,7 +156,7 @@ impl Names {
     }
 }
 
-/// All that the source lists, under the new names, in order; and what of it is not known, and why.
+/// All entries of the source's listing, under the new names, in order; and the unknown parts, and why.
 #[derive(Default)]
 struct Gathered {
     entries: Vec<Entry>,
@@ -177,7 +177,7 @@ impl Gathered {
         }
     }
 
-    /// Nothing is known any more of what isn't listed: under which name it would be can't be said.
+    /// Unlisted keys are unknown from now on: their new names can't be computed.
     fn lost(&mut self, error: &Error) {
         let all = Lost { from: Key::new(""), to: None };
         self.failed.push((all, error.kind(), error.message().to_owned(), error.key().cloned()));

@@ -1,4 +1,4 @@
-//! The keys by which a store may have something of one name, and what it has under them.
+//! The keys by which a store may have an entry of one name, and its entries under them.
 
 use bytes::Bytes;
 use futures::{TryStreamExt, stream::BoxStream};

@@ -11,8 +11,8 @@ use haul_core::{
 use haul_store::{Caps, Domain, Store, as_dir};
 use std::sync::Arc;
 
-/// Beginning of the name of a file that is put at one end of a move and looked for at the other; it says what it is to whoever finds
-/// one that a killed run has left.
+/// Prefix of the name of a probe file that is written at one end of a move and looked up at the other; it explains itself to a person who
+/// finds one that a killed run has left.
 pub(crate) const PROBE: &str = "haul-is-this-one-place-";
 
 /// True for the key of such a file.
@@ -86,9 +86,9 @@ pub fn check_records(records: &Arc<dyn Store>, cx: &Cx, job: &Job) -> Result<()>
     Ok(())
 }
 
-/// Checks where replaced and deleted files are to go.
+/// Checks the destination of replaced and deleted files.
 ///
-/// Errors: `Invalid`, when that is part of what is compared, so that a backup could replace or be taken for a file.
+/// Errors: `Invalid`, when that is part of the compared files, so that a backup could replace or be taken for a file.
 pub fn check_backup(cx: &Cx, job: &Job) -> Result<()> {
     let Some(backup) = &cx.backup else { return Ok(()) };
     for (store, what) in [(&cx.dst, "destination"), (&cx.src, "source")] {

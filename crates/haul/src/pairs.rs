@@ -58,7 +58,7 @@ struct Search {
 
 type Answers = BoxStream<'static, Vec<(Candidate, Answer)>>;
 
-/// A search that goes by an index.
+/// A search that uses an index.
 struct Indexed {
     how: Use,
     /// Lists the source once more.
@@ -72,8 +72,8 @@ struct Indexed {
 /// Lists the source from its beginning.
 pub type ListSrc = Arc<dyn Fn() -> BoxStream<'static, Listed> + Send + Sync>;
 
-/// Two sides that are to be joined, and what decides how: two listings where all of the destination must be known, else a search
-/// for what the source has; by an index where there is one.
+/// Two sides to join, and the method: two listings where all of the destination must be known, else a search
+/// for the source's keys; by an index if there is one.
 pub(crate) struct Sides<'a> {
     pub job: &'a Job,
     pub cx: &'a Cx,
@@ -86,7 +86,7 @@ pub(crate) struct Sides<'a> {
     pub about: Filter,
     /// Files that only the destination has must be known.
     pub all: bool,
-    /// How the destination may be searched for what the source has; `None` when it is listed.
+    /// How the destination may be searched for the source's keys; `None` when it is listed.
     pub search: Option<presence::Options>,
     /// Which pairs the index settles.
     pub settles: Settles,
@@ -123,7 +123,7 @@ impl Sides<'_> {
         Some(Use { index: index.clone(), snapshot, settles: self.settles.clone(), extras })
     }
 
-    /// The destination's listing, noted in the index as it goes by.
+    /// The destination's listing, noted in the index as it passes.
     fn list_dst(&self) -> BoxStream<'static, Listed> {
         let Some(options) = &self.dst else { return futures::stream::iter([Listed::End]).boxed() };
         let absent = |error: &Error| error.kind() == ErrorKind::DirNotFound;
@@ -146,7 +146,7 @@ pub(crate) fn absent_is_empty(
                 Listed::Failed { lost, error } if absent(&error) && lost.from.is_root() => Listed::End,
                 other => other,
             };
-            // A listing of a range tells its end besides.
+            // A listing of a range has an end mark besides.
             let was_over = std::mem::replace(over, matches!(step, Listed::End));
             std::future::ready((!was_over).then_some(step))
         })
@@ -397,7 +397,7 @@ fn matched(
                 let batch = matcher.take();
                 Ok((matcher, batch))
             };
-            // It fails only when the disk's threads are gone, with the process.
+            // It fails only when the disk's threads have ended, with the process.
             let (after, batch) = disk::run(work).await.ok()?;
             matcher = after;
             if !batch.is_empty() {
@@ -432,7 +432,7 @@ impl Source {
                 self.lost.store(true, Ordering::Release);
                 Err(Some(lost))
             }
-            // Not an error; whether it is there under another name isn't known.
+            // Not an error; whether it exists under another name is unknown.
             Listed::Vanished(key) => Err(Some(Lost::only(&key))),
             Listed::End => {
                 self.ended.store(true, Ordering::Release);

@@ -1,5 +1,5 @@
-//! Running a job over a part of its keys, for those who spread one job over many processes: a run that can be paused at a key and
-//! says how far it came, and that asks before it deletes.
+//! Running a job over a part of its keys, for callers that spread one job over many processes: a run that can be paused at a key,
+//! reports its position, and asks before it deletes.
 
 use crate::{Cancel, Report};
 use futures::future::BoxFuture;
@@ -13,7 +13,7 @@ const MOST_LARGE: usize = 256;
 /// How far a run came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reached {
-    /// Nobody knows: it was stopped, or a listing broke off. All of it must be run again.
+    /// Unknown: it was stopped, or a listing broke off. All of it must be run again.
     #[default]
     Unknown,
     /// Everything up to and with this key is settled, nothing after it was begun.
@@ -58,8 +58,8 @@ pub struct Reins {
     /// Files from this many bytes on are left to the caller, where several processes may be able to transfer one together
     /// ([`crate::shared`]): they are reported in [`PartReport::large`] and count for nothing.
     pub large_from: Option<u64>,
-    /// When the job was made, or later, by the source's clock. Where the destination has the same clock, what it stored later was made by
-    /// a run of this job that nobody heard the end of.
+    /// When the job was created, or later, by the source's clock. Where the destination has the same clock, files that it stored later were
+    /// made by a run of this job whose end nobody heard of.
     pub made: Option<Mtime>,
     reached: Arc<Mutex<Reached>>,
     large: Arc<Mutex<Vec<Large>>>,

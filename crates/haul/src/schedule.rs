@@ -16,13 +16,13 @@ const BACKLOG: usize = 10_000;
 /// Those that may wait where they start as they come: two of the batches that a disk takes, for each of its threads.
 const AHEAD: usize = 2_000;
 
-/// As above in a run that may be paused: waiting files are finished first, and others may be waiting for that.
+/// [`AHEAD`] in a run that may be paused: waiting files are finished first, and others may be waiting for that.
 const AHEAD_OF_A_PAUSE: usize = 200;
 
 /// Those that may be on their way here.
 pub const COMING: usize = 500;
 
-/// As above in a run that may be paused.
+/// [`COMING`] in a run that may be paused.
 pub const COMING_BEFORE_A_PAUSE: usize = 50;
 
 /// From this many files on, a batch ends with the directory: two threads in one directory wait for each other's locks.

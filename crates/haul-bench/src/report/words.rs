@@ -50,7 +50,7 @@ pub fn direction(direction: Direction) -> &'static str {
     }
 }
 
-/// As above at the beginning of a sentence.
+/// The direction at the beginning of a sentence.
 fn way(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "Up",

@@ -76,7 +76,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
 
 /// `--max-bytes` unless it is given.
 const MAX_BYTES: u64 = 1 << 30;
-/// As above between two directories, where bytes cost nothing and many are written in a second.
+/// `--max-bytes` between two directories, where bytes cost nothing and many are written in a second.
 const MAX_BYTES_ACROSS: u64 = 4 << 30;
 
 /// Runs it.

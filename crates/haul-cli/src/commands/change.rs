@@ -61,7 +61,7 @@ pub fn allowed(ctx: &Context, what: &str, key: &Key, size: Option<u64>) -> bool 
     is_allowed(ctx, what, &key.display(), size)
 }
 
-/// As above for a place that was named on the command line.
+/// [`allowed`] for a place that was named on the command line.
 pub fn allowed_at(ctx: &Context, what: &str, place: &OsStr) -> bool {
     is_allowed(ctx, what, &crate::journal::told(place), None)
 }

@@ -101,7 +101,7 @@ pub async fn into_folder(verb: Verb, args: impl Into<MoveArgs>, ctx: &Context) -
     folder(verb, args.into(), ctx, false).await
 }
 
-/// As above; a move that `renames` may take the source directory itself along.
+/// [`into_folder`]; a move that `renames` may take the source directory itself along.
 async fn folder(verb: Verb, args: MoveArgs, ctx: &Context, renames: bool) -> Result<Outcome> {
     let ends = &args.copy.ends;
     let (src, file) = ctx.open_source(&ends.source).await?;

@@ -15,7 +15,7 @@ pub fn size_field(bytes: u64, human: bool, width: usize) -> String {
     }
 }
 
-/// As above for an entry: -1 if it is unknown.
+/// The size field of an entry: -1 if its size is unknown.
 pub fn size_of(entry: &Entry, human: bool, width: usize) -> String {
     let width = if human { 9 } else { width };
     if entry.sized { size_field(entry.size, human, width) } else { format!("{:>width$}", -1) }

@@ -38,7 +38,7 @@ fn keys_of(parent: &dyn Store, name: &[u8]) -> impl Iterator<Item = Key> {
     std::iter::once(Key::new(name)).chain(link)
 }
 
-/// As above by one listing, which tells a key from a prefix; if keys may be read but not listed, by requests for them.
+/// The key of a name, by one listing, which tells a key from a prefix; if keys may be read but not listed, by requests for them.
 pub async fn key(parent: &dyn Store, name: &[u8]) -> Result<Option<Key>> {
     let request = ListRequest { prefix: name.to_vec(), recursive: true, limit: Some(1), ..ListRequest::default() };
     let mut listing = parent.list(request);

@@ -25,7 +25,7 @@ pub(super) struct Setter {
 }
 
 impl Setter {
-    /// Sets what `attributes` say, of files that `mover` brings.
+    /// Sets the attributes of `attributes` on files that `mover` transfers.
     pub fn new(ledger: &Arc<Ledger>, attributes: &Arc<Attributes>, mover: &Mover, results: &Arc<Results>) -> Setter {
         Setter {
             job: mover.job.clone(),

@@ -63,7 +63,7 @@ impl Delayed {
         }
     }
 
-    /// True for what gets its name at the end.
+    /// True for a file that gets its name at the end.
     pub fn delays(&self, src: &Entry) -> bool {
         delays_any(&self.job) && src.kind == Kind::File
     }
@@ -192,7 +192,7 @@ impl Delayed {
         each.map(|(answer, to)| answer.map_err(|e| if e.key().is_some() { e } else { e.with_key(&to) })).collect()
     }
 
-    /// Removes the directories in which files waited, and, when all went well, what earlier runs left in them.
+    /// Removes the directories in which files waited, and, after a run without errors, leftovers of earlier runs in them.
     pub async fn clear_stages(&self) {
         let stages = std::mem::take(&mut self.waiting.state().stages);
         let all = !self.ledger.cut_short() && self.ledger.report().is_ok();

@@ -33,7 +33,7 @@ use std::{
 
 /// Delete requests in flight at once.
 const DELETES_AT_ONCE: usize = 8;
-/// Files of one such request that are kept elsewhere first, at once; how many requests are under way is found out in the lane.
+/// Files of one such request that are backed up first, at once; the lane finds out how many requests are under way.
 const BACKUPS_AT_ONCE: usize = 64;
 /// So long what was listed is believed, where a store deletes whatever has the name by then. A question for a thousand keys costs a request.
 const BELIEVED: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ pub(crate) struct Deleter {
     redundant: Mutex<Spool>,
     /// Asked before anything is deleted.
     may_delete: Option<Arc<dyn MayDelete>>,
-    /// Attributes are kept, so the directory of what can't be deleted may have been opened for it.
+    /// Attributes are kept, so the directory of a file that can't be deleted may have been opened for it.
     opens_dirs: bool,
     began: Instant,
     /// How long what was listed is believed.
@@ -130,7 +130,7 @@ impl Deleter {
         self.redundant.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Deletes what waits to be deleted, if the job went well enough to trust it. Called once at the end, or with
+    /// Deletes the waiting files, if the job went well enough to trust it. Called once at the end, or with
     /// `--delete-during` whenever a batch is full.
     pub async fn delete_pending(&self) {
         let mut spool = self.pending.take();
@@ -192,7 +192,7 @@ impl Deleter {
         self.delete_all(spool, false).await;
     }
 
-    /// Cuts `next` to what is allowed. The rest is counted, and makes the job fail in the end.
+    /// Cuts `next` to the limit. The rest is counted, and makes the job fail in the end.
     pub fn keep_to<T>(&self, left: &mut Option<u64>, next: &mut Vec<T>) {
         let beyond = pending::cut(left, next);
         if beyond > 0 {
@@ -230,7 +230,7 @@ impl Deleter {
         }
     }
 
-    /// Those that the source really lacks; of the others an error tells. For a source whose listing proves nothing.
+    /// Those that are really missing from the source; reports an error for each of the others. For a source whose listing proves nothing.
     async fn lacking(&self, batch: Vec<Gone>) -> Vec<Gone> {
         let at_once = self.job.pace.checkers.unwrap_or(BACKUPS_AT_ONCE).max(1);
         let asked = stream::iter(batch).map(|gone| async {
@@ -282,7 +282,7 @@ impl Deleter {
         }
     }
 
-    /// Those that are still what they were when they were listed, where that is long ago and the store doesn't look itself.
+    /// Those that are unchanged since they were listed, if that is long ago and the store doesn't check itself.
     async fn as_listed(&self, going: Vec<Gone>) -> Vec<Gone> {
         if going.is_empty() || self.began.elapsed() < self.believed {
             return going;

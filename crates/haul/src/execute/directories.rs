@@ -364,8 +364,8 @@ impl Directories {
     }
 }
 
-/// Removes directories of which each comes behind what is in it. One that isn't empty is tried again where something in it went: the
-/// answer to that may have come after its own, if it had to be asked for twice.
+/// Removes directories, each after its contents. One that isn't empty is tried again if something in it was deleted: that
+/// answer may have come after its own, if it had to be requested twice.
 async fn remove(store: &Arc<dyn Store>, dirs: &[Key]) -> Vec<Result<()>> {
     let asked = |dirs: &[&Key]| store.delete(dirs.iter().map(|dir| ((*dir).clone(), None)).collect());
     let mut answers = asked(&dirs.iter().collect::<Vec<_>>()).await;

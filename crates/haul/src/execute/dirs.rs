@@ -1,5 +1,5 @@
-//! Directories that a job has seen, and what is due to them when its files are done: which are missing, which go, whose times and
-//! attributes are to be set, and in which order.
+//! Directories that a job has seen, and the work on them when its files are done: which are missing, which to delete, whose times and
+//! attributes to set, and in which order.
 
 use crate::extra_dirs::ExtraDirs;
 use haul_core::{Entry, Key, Meta, Mtime, Posix, compare::Rules, key};
@@ -117,7 +117,7 @@ impl Dirs {
         self.state().written.insert(dir.clone());
     }
 
-    /// The source's directories that the destination lacks, as nothing was written into them.
+    /// The source's directories that are missing at the destination, as nothing was written into them.
     pub fn missing(&self) -> Vec<Key> {
         let state = self.state();
         let missing = |key: &Key, dir: &Dir| !dir.there && !key.is_root() && !state.written.contains(key);

@@ -106,7 +106,7 @@ impl Executor {
         // The file came from an alternate destination, but it is this job's source that was transferred by it.
         let arrived = Arrived { version: src.version.clone(), ..arrived };
         if how != CopyHow::Link {
-            // Another name has all of it, and what is set by it is set of the other place's file.
+            // Another name has all of it, and attributes set on it are set on the alternate destination's file.
             self.setter.apply_attributes(src, to, true).await;
         }
         self.results.arrived(&Order { src: src.clone(), ..order }, arrived);

@@ -1,5 +1,5 @@
-//! The end of a job: what was written is on the device, what didn't fit is said, and of the journal what no run will go on with is
-//! removed, what one may is counted.
+//! The end of a job: written data is flushed to the device, a full destination is reported, writes that no run will resume are
+//! removed from the journal, and the others are counted.
 
 use super::Executor;
 use haul_core::{ErrorKind, job::Fsync};
@@ -20,7 +20,7 @@ impl Executor {
         for (at, store) in std::iter::once(&self.cx.dst).chain(&self.cx.backup).enumerate() {
             let Some(admin) = store.admin() else { continue };
             match admin.sync().await {
-                // Nothing had to be kept, so that nobody made the folder for it.
+                // No backup was needed, so nobody created the folder for it.
                 Err(error) if at > 0 && error.kind() == ErrorKind::DirNotFound => {}
                 Err(error) if error.kind() != ErrorKind::Unsupported => self.ledger.error(error),
                 _ => {}
@@ -28,8 +28,8 @@ impl Executor {
         }
     }
 
-    /// Ends the journal. After a run in which all went well, what earlier runs left half sent has no use any more: the
-    /// source is gone, or what is at the destination is equal to it.
+    /// Ends the journal. After a run without errors, unfinished writes of earlier runs have no use any more: the
+    /// source is deleted, or the destination's file is equal to it.
     async fn end_journal(&self) {
         let Some(journal) = &self.cx.journal else { return };
         if !self.ledger.cut_short() && self.ledger.report().is_ok() {

@@ -38,7 +38,7 @@ impl Full {
         self.ordered.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many of them are there.
+    /// This many of them have arrived.
     pub fn arrived(&self, bytes: u64) {
         self.arrived.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl Full {
     pub async fn say(&self) {
         let Some(first) = self.first.lock().unwrap_or_else(|e| e.into_inner()).take() else { return };
         let to_go = self.ordered.load(Ordering::Relaxed).saturating_sub(self.arrived.load(Ordering::Relaxed));
-        // Of a store that can't say, what is to go has to be enough.
+        // For a store that doesn't report free space, the files to delete must be enough.
         let free = match self.dst.admin() {
             Some(admin) => admin.about().await.ok().and_then(|space| space.free),
             None => None,

@@ -1,4 +1,4 @@
-//! Further names of files: each waits for the first, and is linked to what it became.
+//! Further names of files: each waits for the first, and is linked to the result of that.
 
 use super::{results::Results, way::InTheWay};
 use crate::{

@@ -1,7 +1,7 @@
-//! Carries out decisions: takes steps in order, and does each or hands it to the part that does it.
+//! Carries out decisions: takes steps in order, and does each or passes it to the part that does it.
 //!
-//! Files go to the queue of transfers, attributes to their setter; deletions wait until it is known that nothing went wrong,
-//! directories until the files are done, further names of a file until the first is there.
+//! Files go to the queue of transfers, attributes to their setter; deletions wait until the run is known to be free of errors,
+//! directories until the files are done, further names of a file until the first has arrived.
 
 mod attributes;
 mod delayed;
@@ -94,13 +94,13 @@ pub(crate) struct Executor {
     delayed: Delayed,
     linker: Linker,
     transfers: Arc<Transfers>,
-    /// Large files go to whoever holds these, if he wants them.
+    /// Large files go to the holder of these, if it wants them.
     reins: Option<Reins>,
 }
 
 impl Executor {
     /// An executor that has done nothing yet; `mover` moves bytes between the ends. With `reins` it asks before it deletes, and leaves
-    /// large files to who wants them.
+    /// large files to their holder.
     pub fn new(
         ledger: &Arc<Ledger>,
         attributes: &Arc<Attributes>,
@@ -289,7 +289,7 @@ impl Executor {
         self.index.will_write(&self.cx.dst, key, self.backup()).await;
     }
 
-    /// Links the names that waited. Where a first name didn't arrive, the next takes its place and is brought over as any other file.
+    /// Links the names that waited. If a first name didn't arrive, the next takes its place and is transferred as any other file.
     pub async fn settle_links(self: &Arc<Self>) {
         while !self.ledger.decides_no_more() {
             let Some(first) = self.linker.turn().await else { return };

@@ -54,7 +54,7 @@ impl MovedSources {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// One that was brought to the destination, in the version that is there.
+    /// Adds a file that was transferred, with the version at the destination.
     pub fn push(&self, source: Gone) {
         self.waiting().push(Moved { source, found: None });
     }
@@ -64,7 +64,7 @@ impl MovedSources {
         self.waiting().push(Moved { source, found: Some(to.clone()) });
     }
 
-    /// Counts and tells one that is no more, as it was renamed to where it is now.
+    /// Counts and reports a file that was renamed to its new place.
     pub fn renamed(&self, key: &Key, size: u64) {
         let totals = &mut self.ledger.report().totals;
         totals.deletes += 1;
@@ -168,7 +168,7 @@ pub(super) async fn still_there(question: Question<'_>, mut moved: Vec<Gone>, wh
     for (moved, (key, answer)) in moved.into_iter().zip(found.answers) {
         let copied = &moved.version;
         let now = match answer {
-            // Not every service lists encrypted content under the ETag that it gives to those who ask.
+            // Not every service lists encrypted content under the ETag that a `stat` returns.
             Answer::There(now) if copied.is_some() && now.version != *copied => store.stat(&key).await,
             Answer::Unknown(error) => Err(error.to_report()),
             // A file that is missing by now counts as deleted.

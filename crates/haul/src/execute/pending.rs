@@ -1,4 +1,4 @@
-//! Deletions that wait until it is known that nothing went wrong, and what speaks against carrying them out.
+//! Deletions that wait until the run is known to be free of errors, and reasons against carrying them out.
 
 use crate::{
     ledger::Ledger,
@@ -95,7 +95,7 @@ impl PendingDeletes {
         self.state().spool.len() >= DELETE_BATCH as u64
     }
 
-    /// All that waits; it counts towards the limits all the same.
+    /// Takes all waiting deletions; they still count towards the limits.
     pub fn take(&self) -> Spool {
         std::mem::take(&mut self.state().spool)
     }
@@ -120,7 +120,7 @@ pub fn refusal(rules: &Deletes, waiting: u64, (count, bytes): (u64, u64), ground
     if grounds.errors > 0 && !rules.ignore_errors {
         return refused("there were errors (--ignore-errors deletes all the same)".into(), false);
     }
-    // While the listing goes on, a file may yet come.
+    // While the listing runs, a file may yet come.
     let ended = rules.when != DeleteWhen::During || grounds.source_is_complete;
     if !grounds.source_has_files && ended && !rules.allow_empty_source {
         let source = grounds.source;
@@ -158,7 +158,7 @@ mod tests {
         pending
     }
 
-    /// Rules, what is known of the job, and what comes of them.
+    /// Rules, the state of the job, and the expected refusal.
     type Row = (fn(&mut Deletes), Grounds<'static>, Option<Refused>);
 
     const GOOD: Grounds = Grounds { errors: 0, source_has_files: true, source_is_complete: true, source: "/src" };

@@ -16,9 +16,9 @@ use std::{collections::BTreeMap, sync::Arc};
 const SUSPECTS: usize = 10_000;
 const LOOKED_AT: usize = 16;
 
-/// Proves that the file `from` of the source isn't the file `to` of the destination, by what is put beside either.
+/// Proves that the file `from` of the source isn't the file `to` of the destination, by a probe beside either.
 ///
-/// Errors: `Invalid` where both are one; those of asking, and of writing at both ends.
+/// Errors: `Invalid` if both are one; a request or a write at an end fails.
 pub async fn are_two(cx: &Cx, from: &Key, to: &Key) -> Result<()> {
     let name = fresh_name();
     let src = (&cx.src, name.below(from.parent().as_bytes()));
@@ -68,7 +68,7 @@ pub async fn source_among(cx: &Cx, source: &[(Key, u64)], gone: &mut Spool) -> R
     Ok(None)
 }
 
-/// A name that nobody else has.
+/// A unique name.
 fn fresh_name() -> Key {
     Key::new(format!("{PROBE}{:016x}", random(None)))
 }

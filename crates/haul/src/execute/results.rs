@@ -34,7 +34,7 @@ pub(super) struct Results {
     pub full: Full,
     /// Source files that a move deletes.
     pub moved: MovedSources,
-    /// Attributes are kept, so the directory of what doesn't arrive may have been opened for it.
+    /// Attributes are kept, so the directory of a file that fails may have been opened for it.
     opens_dirs: bool,
 }
 
@@ -89,7 +89,7 @@ impl Results {
         }
     }
 
-    /// Counts a file that arrived and tells the sink.
+    /// Counts a file that arrived and reports it to the sink.
     pub fn arrived(&self, order: &Order, arrived: Arrived) {
         if let Some(stored) = &arrived.stored {
             self.index.saw(stored);
@@ -226,7 +226,7 @@ mod tests {
         results.ended(&order(&results, "a"), Ok(arrived()));
         let denied = || Error::new(ErrorKind::Denied, "write", "no");
         results.ended(&order(&results, "b"), Err(denied()));
-        // Nobody is to read of what was only given up.
+        // A file that was only given up is not reported.
         results.ended(&order(&results, "c"), Err(cancelled()));
         results.touched(Key::new("d"), Differs::default());
         results.kept(&Entry::file(Key::new("e"), 3), &Key::new("e"), Reason::Size).await;

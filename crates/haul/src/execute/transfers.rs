@@ -180,7 +180,7 @@ impl Transfers {
                     let claim = self.mover.budget.claim(self.mover.chunks(order.src.size), None);
                     self.alone(&mut order, &claim).await;
                 }
-                // Nothing is wrong with it but that nobody brings it any more.
+                // The file itself is fine, only nobody transfers it any more.
                 Err(error) if error.kind() == ErrorKind::Unsupported => self.results.ended(&order, Err(cancelled())),
                 answer => self.results.ended(&order, answer),
             }
@@ -245,7 +245,7 @@ impl Transfers {
             .await;
         let own = |order: &Order| order.replaced.is_some() && one.contains(&order.src.key.parent());
         let (own, apart): (Vec<Order>, Vec<Order>) = batch.into_iter().partition(own);
-        // Why was told.
+        // The reason was reported.
         own.iter().for_each(|order| self.results.ended(order, Err(cancelled())));
         apart
     }

@@ -16,9 +16,9 @@ pub(super) struct Waiting(Mutex<State>);
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Under way: the key that each will have, and what is there now.
+    /// Under way: the final key of each, and the destination's current entry.
     pub coming: HashMap<StepId, (Key, Option<Entry>)>,
-    /// Arrived: the order with its final key, where the file is, and what was learnt of it.
+    /// Arrived: the order with its final key, where the file is, and its result.
     pub here: Vec<(Order, Key, Arrived)>,
     /// Directories `.~tmp~` that this run or an earlier one made.
     pub stages: BTreeSet<Key>,
@@ -30,7 +30,7 @@ impl Waiting {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Keeps what arrived until all get their names; gives back what isn't delayed.
+    /// Keeps an arrived file until all get their names; returns one that isn't delayed.
     pub fn keep(&self, order: &Order, arrived: Arrived) -> Option<Arrived> {
         let mut state = self.state();
         let Some((to, replaced)) = state.coming.remove(&order.step) else { return Some(arrived) };

@@ -43,12 +43,12 @@ pub(super) struct InTheWay {
 struct Links {
     /// By the directories' keys.
     known: BTreeSet<Key>,
-    /// Directories that were looked at, on the way to what was written last; the outermost first.
+    /// Directories that were checked, on the way to the last written file; the outermost first.
     asked: Vec<Key>,
 }
 
 impl InTheWay {
-    /// Nothing is known to be in the way of what `mover` brings.
+    /// Clears nothing yet; for files that `mover` transfers.
     pub fn new(ledger: &Arc<Ledger>, planner: &Arc<Planner>, deleter: &Arc<Deleter>, mover: &Mover) -> InTheWay {
         InTheWay {
             job: mover.job.clone(),
@@ -68,7 +68,7 @@ impl InTheWay {
         error.kind() == ErrorKind::Exists && self.job.existing.other_kinds.are_replaced()
     }
 
-    /// Has the store bring what something of another kind was in the way of.
+    /// Has the store transfer a file whose place an entry of another kind had.
     pub async fn in_place_of_another_kind(&self, mover: &Mover, order: &mut Order, how: CopyHow) -> Result<Arrived> {
         self.clear_target(order).await?;
         let again = mover.bring_by_server(std::slice::from_mut(order), how).await.pop();
@@ -148,7 +148,7 @@ impl InTheWay {
         let above = |dir: &&Key| to.as_bytes().starts_with(dir.as_bytes());
         let listing = &self.job.listing;
         if !self.cx.src.caps().dirs || listing.no_traverse || listing.lookup == Lookup::Never {
-            // Nobody has shown them, or not before what is in them.
+            // They weren't reported, or not before their contents.
             way.asked.retain(|dir| above(&dir));
             let ends = to.as_bytes().iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at + 1);
             let mut is_new = false;
@@ -176,7 +176,7 @@ impl InTheWay {
             Err(error) if !error.is_missing() => {
                 return Err(error.with_key(link));
             }
-            // It went meanwhile.
+            // It was deleted meanwhile.
             Ok(_) | Err(_) => return Ok(()),
         };
         let filter = self.cx.filter.for_destination();

@@ -14,7 +14,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 /// Where decided work goes; its receivers are in [`Working`].
 #[derive(Clone)]
 pub(crate) struct Orders {
-    /// Files to be brought over.
+    /// Files to transfer.
     pub transfers: mpsc::Sender<Order>,
     /// Files whose attributes are to be looked at.
     pub attributes: mpsc::Sender<Due>,

@@ -38,11 +38,11 @@ pub struct Audit {
 /// Right and wrong entries found in an index.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verified {
-    /// Keys that are there as it says.
+    /// Keys that exist with the facts of the index.
     pub right: u64,
     /// Keys that aren't there.
     pub gone: u64,
-    /// Keys that are there otherwise.
+    /// Keys that exist with other facts.
     pub changed: u64,
 }
 
@@ -55,7 +55,7 @@ pub enum Wrong {
     Changed,
 }
 
-/// A source of numbers that nobody can foresee, or of those that follow from a seed, for tests.
+/// A source of unpredictable numbers, or of those that follow from a seed, for tests.
 pub fn random(seed: Option<u64>) -> u64 {
     // std seeds each of its hash maps from the system's randomness.
     let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
@@ -77,7 +77,7 @@ fn starts(count: u64, random: u64) -> BTreeSet<u64> {
 /// it, unless the rest of the store holds more than its beginning.
 fn rest(count: usize, shown: usize) -> (Vec<usize>, bool) {
     let left = count - shown;
-    // A quarter is for what others added since.
+    // A quarter is for keys that others added since.
     let needed = left.div_ceil((shown * 3 / 4).max(1));
     let pages = needed.min(PAGES as usize - 1);
     ((0..pages).map(|n| shown + n * left / pages).collect(), pages == needed)
@@ -198,7 +198,7 @@ async fn pages(store: &Arc<dyn Store>, after: Vec<u8>, limit: Option<usize>, cou
     Ok(all)
 }
 
-/// Compares what a page shows with what the index says of those keys.
+/// Compares a page with the index's facts of those keys.
 fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Result<Audit> {
     let same = |index: &Entry, store: &Entry| match terms.content {
         true => index.size == store.size,
@@ -244,7 +244,7 @@ fn compare(snapshot: &Snapshot, from: &[u8], shown: Page, terms: &Terms) -> Resu
     Ok(audit)
 }
 
-/// True unless what the index has is surely another content than what the store has.
+/// True unless the index's content certainly differs from the store's.
 pub fn agree(index: &Entry, store: &Entry) -> bool {
     let version = match (&index.version, &store.version) {
         (Some(a), Some(b)) => a == b,

@@ -25,7 +25,7 @@ pub fn read(path: &Path) -> Option<Vec<u8>> {
     fs::read(path).ok()
 }
 
-/// Makes the folder of `path`: names and hashes are for nobody else's eyes.
+/// Creates the folder of `path`, private: names and hashes are for nobody else.
 pub fn make_folder(path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().unwrap_or(Path::new(".")).to_path_buf();
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;

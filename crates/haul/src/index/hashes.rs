@@ -1,5 +1,5 @@
-//! Hashes of files that were hashed before, so that a file is hashed once: by device and inode, good as long as size, mtime and
-//! ctime are the same. One sorted file with a checksum: a damaged one is as good as none. Not for what a store says of its keys.
+//! Hashes of files that were hashed before, so that a file is hashed once: by device and inode, valid as long as size, mtime and
+//! ctime are the same. One sorted file with a checksum: a damaged one counts as missing. Not for hashes that a store reports of its keys.
 
 use super::files;
 use haul_core::{Algo, Inode, Mtime};
@@ -66,7 +66,7 @@ pub struct FileHashes {
 #[derive(Debug, Default)]
 struct State {
     was: Kept,
-    /// Which of the records in `was` hold of files that this run saw.
+    /// Which of the records in `was` are of files that this run saw.
     seen: BTreeMap<Algo, Vec<bool>>,
     /// Hashes that this run adds.
     new: BTreeMap<Algo, New>,
@@ -137,8 +137,8 @@ impl FileHashes {
         Some(value)
     }
 
-    /// Remembers what was hashed. `looked` is when the facts were asked for or before, and before the first byte was read;
-    /// younger changes could be followed by ones that facts don't show, so they aren't remembered. Neither is what changed after
+    /// Remembers a computed hash. `looked` is when the facts were asked for or before, and before the first byte was read;
+    /// younger changes could be followed by ones that facts don't show, so they aren't remembered. Neither is a file that changed after
     /// `looked` by the file system's clock: one of the two is wrong.
     pub fn put(&self, inode: &Inode, algo: Algo, value: &[u8], looked: SystemTime) {
         let Some(facts) = facts(inode).filter(|_| settled(inode, looked) && value.len() == algo.size()) else { return };

@@ -1,4 +1,4 @@
-//! A source's listing beside an index of the destination: what need not be asked of the store, and what must be.
+//! A source's listing beside an index of the destination: splits its keys into known ones and those to ask the store for.
 
 use super::{doubts::Doubts, kept::Snapshot, record::Fact, remote::RemoteIndex, section::Merge};
 use crate::presence::Wanted;
@@ -47,7 +47,7 @@ pub type Settles = Arc<dyn Fn(&Entry, &Entry) -> bool + Send + Sync>;
 /// Says whether the job is about a key that is missing from its source.
 pub type IsAbout = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
 
-/// How a job goes by an index.
+/// How a job uses an index.
 #[derive(Clone)]
 pub struct Use {
     /// By this one.
@@ -78,7 +78,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// From the beginning. With doubts given, only of what was believed under them and isn't now.
+    /// From the beginning. With doubts given, only keys that were trusted under them and aren't now.
     ///
     /// Errors: the index can't be read.
     pub fn new(how: Use, again: Option<Doubts>) -> io::Result<Matcher> {

@@ -19,7 +19,7 @@ use std::{
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"haulidx\x02";
-/// Magic, whose it is, where it ends, the last section's sum, of what it says all, the head's sum.
+/// Magic, the store's identity, the end, the last section's sum, the scope in which it is complete, the head's sum.
 const HEAD: usize = 8 + 32 + 4 * 8;
 /// [`Snapshot::whole`] of an index that has everything.
 pub const ALL: u64 = 1;
@@ -47,7 +47,7 @@ pub struct Snapshot {
     sections: Vec<Arc<Section>>,
     /// Records of all sections but the first.
     added: Arc<Vec<Record>>,
-    /// Of what it has every key that haul knew of when it was written: [`ALL`], [`PART`], or what a filter lets through, see
+    /// The scope in which it has every key that haul knew of when it was written: [`ALL`], [`PART`], or the files of a filter, see
     /// [`scope`].
     pub whole: u64,
     /// Its store has symlinks: what it keeps under their stored names is symlinks.
@@ -131,7 +131,7 @@ impl Snapshot {
         self.sections.first().map_or(0, |section| section.count)
     }
 
-    /// Keys of which it was found out since `minute` that they are there, about, never too many.
+    /// About how many keys were seen to exist since `minute`, never too many.
     pub fn fresh(&self, minute: u32) -> u64 {
         let base = self.sections.first().map_or(0, |section| section.fresh(minute));
         let forgotten = self.added.iter().filter(|(_, record)| !record::is_there(record)).count() as u64;
@@ -159,7 +159,7 @@ pub struct Addition {
     pub found: Vec<Source>,
     /// The index's other facts are void.
     pub replaces: bool,
-    /// Of what it then has every key, where it replaces.
+    /// The scope in which it then has every key, where it replaces.
     pub whole: u64,
     /// Its facts in these places are void too.
     pub doubts: Doubts,
@@ -224,7 +224,7 @@ struct Ours {
     found: Merge,
     /// Facts that others added meanwhile; `None` when that is unknown.
     theirs: Option<Merge>,
-    /// Of what the index then has every key, as far as is known yet.
+    /// The scope in which the index then has every key, as far as is known yet.
     whole: u64,
 }
 
@@ -291,7 +291,7 @@ fn rewrite(
     within: &RangeInclusive<u32>,
 ) -> io::Result<()> {
     let mut before = old.map_or_else(|| Merge::new(Vec::new()), Snapshot::read)?;
-    // Something that was there is too old to be kept.
+    // An existing key's fact is too old to be kept.
     let mut dropped = false;
     files::replace(path, |file| {
         file.write_all(&[0; HEAD])?;

@@ -34,8 +34,8 @@ pub struct Known {
     pub index: Option<Settings>,
     /// Where it is noted in which directories a destination's source was: a folder.
     pub paths: Option<PathBuf>,
-    /// A job of its kind sees all that its source has, each time, but for what its filter leaves out: only then it tells something that the
-    /// newest change of all is an older one than before.
+    /// A job of its kind sees all of its source, each time, except for filtered files: only then is it a sign of a restored file system
+    /// that the newest change of all is an older one than before.
     pub whole: bool,
     /// Chunks of files, from their comparison until their transfer.
     pub recipes: Recipes,

@@ -53,7 +53,7 @@ struct At {
     day: u16,
 }
 
-/// All that is noted, by the hash of the path.
+/// All notes, by the hash of the path.
 type Noted = HashMap<u64, At>;
 
 /// Known paths of a run's source, and its new findings.
@@ -62,9 +62,9 @@ pub(crate) struct Paths {
     file: Option<PathBuf>,
     /// The job that is under way; 0 for one whose work proves nothing for the next.
     job: u64,
-    /// The newest change of what it sees is that of its source.
+    /// The newest change it sees is that of its source.
     watches: bool,
-    /// It only tells what it would do.
+    /// It only reports its plan.
     dry_run: bool,
     state: Mutex<State>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Paths {
 #[derive(Debug, Default)]
 struct State {
     read: bool,
-    /// There was a file, whatever it said: whoever isn't in it wasn't there before.
+    /// There was a file, valid or not: a path that isn't in it didn't exist before.
     any: bool,
     noted: Noted,
     /// Paths that this run saw.
@@ -261,7 +261,7 @@ struct Walk {
     keep_posix: bool,
     /// The directories above the current key, the root first, and since when each has been there.
     above: Vec<(Key, i128)>,
-    /// The root's device, and what tells its file system from others.
+    /// The root's device, and the identity of its file system.
     root: Option<((u32, u32), u64)>,
     /// When the newest inode changed, in nanoseconds since 1970.
     newest: i128,
@@ -361,7 +361,7 @@ fn fingerprint(job: &Job, filter: &Filter) -> u64 {
         return 0;
     }
     let Job { verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write, .. } = job;
-    // When the command began says nothing of what it compares.
+    // The time when the command began doesn't affect its comparison.
     let existing = Existing { began: None, ..existing.clone() };
     let asked = (verb, compare, existing, deletes, elsewhere, listing, dirs, links, attributes, write);
     xxh3_64(format!("{asked:?}{:?}", filter.spec()).as_bytes()).max(1)
@@ -405,7 +405,7 @@ fn write(file: &Path, unclear: bool, noted: &Noted) -> io::Result<()> {
     files::replace(file, |file| file.write_all(&bytes))
 }
 
-/// Whether it is unclear, and what is noted; `None` for a file that is damaged.
+/// Whether it is unclear, and the notes; `None` for a file that is damaged.
 fn decode(bytes: &[u8]) -> Option<(bool, Noted)> {
     let (all, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
     let rest = all.strip_prefix(MAGIC).filter(|_| checksum == xxh3_64(all).to_le_bytes())?;
@@ -566,7 +566,7 @@ mod tests {
         let lab = lab();
         let nothing = Entry::dir(Key::new(""));
         assert_eq!(lab.of(&Job::new(JOB), &[nothing], true), [None]);
-        // A damaged file is one of which nothing is known but that it was there.
+        // Of a damaged file only its existence is known.
         lab.of(&Job::new(JOB), &[dir("", 1, 100)], true);
         let file = lab.run(&Job::new(JOB)).file.clone().unwrap();
         let mut bytes = files::read(&file).unwrap();

@@ -4,7 +4,7 @@
 use super::hashes::{number, of_number};
 use haul_core::{Entry, Hashes, Key, Mtime, Version};
 
-/// The first byte of a record of something that was there.
+/// The first byte of the record of an existing key.
 const THERE: u8 = 0x80;
 const CHANGED: u8 = 1;
 const MTIME: u8 = 2;
@@ -52,12 +52,12 @@ pub fn write(entry: &Entry, minute: u32) -> Box<[u8]> {
     out.into()
 }
 
-/// True for the record of something that was there.
+/// True for the record of an existing key.
 pub fn is_there(record: &[u8]) -> bool {
     record.first().is_some_and(|flags| flags & THERE != 0)
 }
 
-/// When it was found out that it is there; `None` for what is forgotten.
+/// When the key was seen to exist; `None` for a forgotten one.
 pub fn minute(record: &[u8]) -> Option<u32> {
     let (flags, mut rest) = record.split_first()?;
     if flags & THERE == 0 { None } else { u32::try_from(take(&mut rest)?).ok() }

@@ -1,5 +1,5 @@
-//! The index of a destination: which keys are there, and how, as earlier runs found out. Believed only as far as it is young, an audit
-//! of this run bears it out, and no run was killed while it changed what is there. Says what is there, never what isn't.
+//! The index of a destination: existing keys and their facts, as earlier runs found them. Trusted only as far as it is young, an audit
+//! of this run confirms it, and no run was killed while it changed the destination. Says which keys exist, never which don't.
 
 use super::{
     audit::{Audit, ENOUGH, Terms, Verified, Wrong, audit},
@@ -57,7 +57,7 @@ pub enum Uses {
     Nothing,
     /// Keys of its source.
     Wanted,
-    /// All that is there.
+    /// All existing keys.
     All,
 }
 
@@ -71,13 +71,13 @@ pub struct RemoteIndex {
     was: Option<Arc<Snapshot>>,
     /// True if `was` may be trusted.
     believed: bool,
-    /// It never knew some of what is there.
+    /// It never knew some of the existing keys.
     lacks: bool,
     /// When the run began.
     minute: u32,
     state: Mutex<State>,
     replaces: AtomicBool,
-    /// Of what a listing of this run gave every key.
+    /// The scope in which a listing of this run had every key.
     listed: AtomicU64,
 }
 
@@ -174,7 +174,8 @@ impl RemoteIndex {
                 if let Some((key, how)) = wrong.first() {
                     self.tell_wrong(key, *how, &doubts);
                 }
-                // Beside content lies what comes and goes (records of snapshots, marks): knowing it helps nobody, and its end is no loss.
+                // Beside content lie short-lived files (records of snapshots, marks): knowing them helps nobody, and losing them is no
+                // loss.
                 let lasts = |entry: &&Entry| !content || is_named_by_hash(entry.key.as_bytes());
                 news.iter().filter(lasts).for_each(|entry| self.saw(entry));
                 wrong.iter().filter(|(_, how)| *how == Wrong::Gone).for_each(|(key, _)| self.gone(key));
@@ -209,15 +210,15 @@ impl RemoteIndex {
         self.was.clone().filter(|_| self.believed && self.state().doubts != Doubts::All)
     }
 
-    /// True when the index has every key that a filter lets through, as far as haul can know, and much of that is young: who must
-    /// know all that is there may go by it.
+    /// True when the index has every key of a filter, as far as haul can know, and much of that is young: a job that must
+    /// know all existing keys may rely on it.
     pub fn knows_all(&self, filter: &Filter) -> bool {
         let Some(was) = self.snapshot().filter(|_| !self.lacks) else { return false };
         let whole = was.whole == ALL || was.whole != PART && was.whole == scope(filter);
         whole && 2 * was.fresh(*self.young().start()) >= was.count()
     }
 
-    /// True when the index, as it was when it was opened, says of a key that it is there.
+    /// True when the index, as it was opened, has a key as existing.
     ///
     /// Errors: it can't be read.
     pub fn has(&self, key: &Key) -> io::Result<bool> {
@@ -271,7 +272,7 @@ impl RemoteIndex {
         self.was.clone().filter(|_| self.settings.verify)
     }
 
-    /// True for what the index may say of a key outside of its doubts.
+    /// True for a fact that the index may use for a key outside of its doubts.
     pub(crate) fn is_young(&self, fact: &Fact) -> bool {
         self.young().contains(&fact.minute)
     }
@@ -304,7 +305,7 @@ impl RemoteIndex {
         self.tell_wrong(key, how, &doubts);
     }
 
-    /// The store said so of a key, or was told to hold it so and answered that it does.
+    /// Notes a key as the store reported it, or as it confirmed to have stored it.
     pub fn saw(&self, entry: &Entry) {
         if entry.has_bytes() {
             let minute = self.minute;
@@ -312,7 +313,7 @@ impl RemoteIndex {
         }
     }
 
-    /// Nothing is known of a key any more.
+    /// Notes that a key is unknown from now on.
     pub fn forget(&self, key: &Key) {
         self.learn(|learned| learned.forget(key));
     }
@@ -342,8 +343,8 @@ impl RemoteIndex {
         self.listed.store(scope(filter), Relaxed);
     }
 
-    /// A key is about to be written or deleted, which the index may know of, or that one may that another process makes meanwhile.
-    /// When this resolves a kill can't make it say what isn't so.
+    /// Notes that a key is about to be written or deleted, which the index or one that another process creates meanwhile may have.
+    /// When this resolves a kill can't make the index wrong.
     pub async fn will_change(&self, key: &Key) {
         self.forget(key);
         let marked = {
@@ -367,7 +368,7 @@ impl RemoteIndex {
         }
     }
 
-    /// Drops the index: what it says can't be kept true. The job goes on without.
+    /// Drops the index: it can't be kept true. The job goes on without it.
     pub(crate) fn give_up(&self, error: &io::Error) {
         if self.state().learned.take().is_none() {
             return;

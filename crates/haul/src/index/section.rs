@@ -24,7 +24,7 @@ struct Block {
     at: u64,
     length: u32,
     count: u32,
-    /// When the oldest of its records of what was there was found out; `u32::MAX` without any.
+    /// When the oldest of its records of existing keys was found out; `u32::MAX` without any.
     oldest: u32,
     sum: u64,
     first: Box<[u8]>,

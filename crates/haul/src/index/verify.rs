@@ -1,4 +1,4 @@
-//! The destination's listing, where a job lists all of it: noted in its index, and compared with what that said (`--verify-index`).
+//! The destination's listing, when a job lists all of it: noted in its index, and compared with that (`--verify-index`).
 
 use super::{
     audit::{Verified, agree},
@@ -36,7 +36,7 @@ pub fn noted(
             let compared = compare((&mut was.0, &was.1), &step, &mut verified);
             Ok((was, step, verified, compared.is_ok()))
         };
-        // It fails only when the disk's threads are gone, with the process.
+        // It fails only when the disk's threads have ended, with the process.
         let (was, step, verified, readable) = disk::run(work).await.ok()?;
         if matches!(step, Listed::End) && readable {
             index.tell_verified(verified);
@@ -46,7 +46,7 @@ pub fn noted(
     .boxed()
 }
 
-/// Compares one step of the listing with what the index said.
+/// Compares one step of the listing with the index.
 fn compare((was, said): (&mut Merge, &Snapshot), step: &Listed, verified: &mut Verified) -> io::Result<()> {
     let (entries, ended): (&[Entry], bool) = match step {
         Listed::Batch(entries) => (entries, false),

@@ -1,4 +1,4 @@
-//! A journal's file: found, locked, cut back to what can be believed, made shorter, made new.
+//! A journal's file: found, locked, cut back to its valid records, compacted, created.
 
 // The state folder is the journal's own, no store's.
 #![allow(clippy::disallowed_methods)]
@@ -14,7 +14,7 @@ use std::{
 
 const OP: &str = "journal";
 
-/// A journal is written anew when what in it is of no use any more is more than this, and more than the rest.
+/// A journal is rewritten when its obsolete records exceed this, and exceed the rest.
 const DEAD: usize = 64 << 10;
 
 /// An existing journal, locked.
@@ -97,7 +97,7 @@ pub fn names(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 /// Errors: `Busy` when another process has made it meanwhile.
 pub fn create(path: &Path, start: &[u8]) -> Result<File> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    // Keys and command lines are for nobody else's eyes.
+    // Keys and command lines are private.
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| at(folder, e))?;
     let mut file =
         OpenOptions::new().append(true).create_new(true).mode(0o600).open(path).map_err(|e| match e.kind() {
@@ -107,7 +107,7 @@ pub fn create(path: &Path, start: &[u8]) -> Result<File> {
     lock(path, &file)?;
     let made = file.write_all(start).and_then(|()| File::open(folder)?.sync_all());
     if let Err(error) = made {
-        // Half a beginning is of no use, and would look like a damaged journal.
+        // Half a header is useless, and would look like a damaged journal.
         if let Err(e) = fs::remove_file(path) {
             tracing::debug!("{}: can't be removed: {e}", path.display());
         }

@@ -91,18 +91,18 @@ struct Shared {
 struct State {
     /// Writes of earlier runs that this one has not come to.
     left: Vec<Half>,
-    /// Writes that this run began or went on with, and that have not ended.
+    /// Writes that this run began or resumed, and that have not ended.
     open: BTreeMap<WriteNo, Half>,
     next: WriteNo,
     /// It could not be written: nothing more is noted.
     failed: bool,
-    /// The file, if it was there: the writer takes it.
+    /// The file, if it existed: the writer takes it.
     file: Option<std::fs::File>,
     writer: Option<Writer>,
 }
 
 impl State {
-    /// Counts writes as under way, so that they aren't lost if nobody comes to close them.
+    /// Counts writes as under way, so that they aren't lost if nobody closes them.
     fn open(&mut self, taken: Vec<Half>) -> Vec<Half> {
         self.open.extend(taken.iter().map(|half| (half.write, half.clone())));
         taken
@@ -110,8 +110,8 @@ impl State {
 }
 
 impl Journal {
-    /// The journal of the job `id` in `folder`, with what earlier runs left. Without any, nothing is made yet. `job` is
-    /// what a new journal says of it.
+    /// The journal of the job `id` in `folder`, with the writes that earlier runs left. Without any, nothing is created yet. `job` is
+    /// recorded in a new journal.
     ///
     /// Errors: `Busy` when another process does the same job; `Unsupported` when another version of haul wrote it; those
     /// of reading it.
@@ -124,7 +124,7 @@ impl Journal {
         match was {
             // Damaged at its beginning, so that nothing in it is believed: it begins anew.
             Some(None) => journal.append(Record::Job(journal.0.job.clone())),
-            // It goes on elsewhere.
+            // It runs on another host.
             Some(Some(was)) if was != host => {
                 if let Some(shared) = Arc::get_mut(&mut journal.0) {
                     shared.job.host = host;
@@ -169,7 +169,7 @@ impl Journal {
         self.state().left.iter().any(|half| half.opened.to == *to)
     }
 
-    /// Takes the half-done writes to `to` that earlier runs left: to go on with one, or to remove it and say so
+    /// Takes the half-done writes to `to` that earlier runs left: to resume one, or to remove it and say so
     /// ([`Journal::closed`]).
     pub fn take(&self, to: &Key) -> Vec<Half> {
         let mut state = self.state();

@@ -35,7 +35,7 @@ pub struct JobInfo {
     pub complete: bool,
     /// The folder in which it was given.
     pub folder: Vec<u8>,
-    /// The destination names the one file that is brought over, not a folder.
+    /// The destination names the one file that is transferred, not a folder.
     pub names_file: bool,
     /// When it began first.
     pub begun: Mtime,
@@ -71,7 +71,7 @@ pub enum Record {
     Part(WriteNo, Sent),
     /// A write was published, or given up and removed.
     Closed(WriteNo),
-    /// The job came to its own end; what is still open was left to be gone on with.
+    /// The job came to its own end; open writes were left to be resumed.
     End,
 }
 

@@ -24,7 +24,7 @@ const DURABLE_WITHIN: Duration = Duration::from_secs(1);
 pub struct Target {
     /// Where it is.
     pub path: PathBuf,
-    /// The file, locked, if it is there already.
+    /// The file, locked, if it exists already.
     pub file: Option<File>,
     /// First bytes of a new file.
     pub start: Vec<u8>,
@@ -68,7 +68,7 @@ impl Writer {
         self.ask(Command::Barrier)
     }
 
-    /// Ends the thread once everything is durable, or, with `delete`, the file is gone.
+    /// Ends the thread once everything is durable, or, with `delete`, the file is deleted.
     pub fn end(&self, delete: bool) -> BoxFuture<'static, Result<()>> {
         self.ask(move |done| Command::End { delete, done })
     }
@@ -177,7 +177,7 @@ impl Thread {
         Ok(self.target.file.insert(file))
     }
 
-    /// Deletes the file while it is still locked, so that it is nobody else's.
+    /// Deletes the file while it is still locked, so that no other process has it.
     fn delete(&mut self) -> Result<()> {
         match self.target.file.take() {
             Some(_locked) => std::fs::remove_file(&self.target.path).map_err(|e| Error::from_io("journal", e)),

@@ -1,4 +1,4 @@
-//! Listing directory by directory, for what a flat listing can't answer: a greatest depth, and directories that a
+//! Listing directory by directory, for limits that a flat listing can't apply: a greatest depth, and directories that a
 //! marker file (`--exclude-if-present`) excludes.
 //!
 //! A directory's siblings are read ahead, a bounded number of them, so that the latency of a store is paid once a
@@ -15,7 +15,7 @@ use haul_store::{ListRequest, Store, task::Task};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Sender, channel};
 
-/// How many directories are read ahead of the one that is given out.
+/// How many directories are read ahead of the one that is being returned.
 const READ_AHEAD: usize = 16;
 
 struct Walk {
@@ -48,7 +48,7 @@ pub fn list(store: Arc<dyn Store>, filter: Arc<Filter>, options: ListOptions) ->
     futures::stream::poll_fn(move |cx| steps.poll_recv(cx)).boxed()
 }
 
-/// The top level alone: nothing must be known before an entry is given out, so nothing is gathered.
+/// The top level alone: nothing must be known before an entry is returned, so nothing is gathered.
 fn one_level(store: &Arc<dyn Store>, filter: Arc<Filter>, options: &ListOptions) -> BoxStream<'static, Listed> {
     let steps = super::ranges::list(store, one_dir(b"", options), options.pages);
     let wanted = steps.map(move |step| match step {
@@ -91,7 +91,7 @@ impl Walk {
         !self.filter.markers().is_empty() && read.entries.iter().any(|entry| self.filter.is_marker(entry))
     }
 
-    /// Leaves out a directory; `None` when nobody listens any more.
+    /// Leaves out a directory; `None` when the listing was dropped.
     async fn hide(&self, dir: &Key) -> Option<()> {
         if !self.options.for_join {
             return Some(());
@@ -100,7 +100,7 @@ impl Walk {
         self.out.send(Listed::Failed { lost: Lost::below(dir), error }).await.ok()
     }
 
-    /// Gives out a directory's entries in key order with what is below each; `None` when nobody listens any more.
+    /// Returns a directory's entries in key order with the contents below each; `None` when the listing was dropped.
     fn give(self: &Arc<Self>, read: DirRead, depth: usize) -> BoxFuture<'_, Option<()>> {
         async move {
             if self.excluded(&read) {

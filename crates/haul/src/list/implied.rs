@@ -14,7 +14,7 @@ pub fn with_implied_dirs(raw: BoxStream<'static, Listed>) -> BoxStream<'static, 
     .boxed()
 }
 
-/// `last`: the deepest directory that was given out last.
+/// `last`: the deepest directory that was returned last.
 fn imply(entries: Vec<Entry>, last: &mut Vec<u8>) -> Vec<Entry> {
     let mut out = Vec::with_capacity(entries.len() + 8);
     for entry in entries {
@@ -29,7 +29,7 @@ fn imply(entries: Vec<Entry>, last: &mut Vec<u8>) -> Vec<Entry> {
             out.push(Entry::dir(Key::new(&dir[..at])));
         }
         if entry.is_dir() && dir.len() <= shared {
-            // Its marker came after it was implied; it was given out already.
+            // Its marker came after it was implied; it was returned already.
             continue;
         }
         if dir != last.as_slice() {

@@ -112,7 +112,7 @@ fn within(raw: BoxStream<'static, Listed>, range: KeyRange) -> BoxStream<'static
     clipped.flatten().boxed()
 }
 
-/// The keys of what is listed by name: where there are symlinks, a name may be one's.
+/// The keys of entries that are listed by name: where there are symlinks, a name may be one's.
 fn known_as(names: &[Key], symlinks: bool) -> Vec<Key> {
     let link = |name: &Key| Some(Key::of_stored(name.as_bytes())).filter(|key| symlinks && key != name);
     names.iter().flat_map(|name| std::iter::once(name.clone()).chain(link(name))).collect()

@@ -1,5 +1,5 @@
-//! A listing in ranges that are read at once, given out in order: asks for the pages that [`haul_core::ranges`] names. Stores
-//! that don't list in pages list as they do.
+//! A listing in ranges that are read at once, returned in order: requests the pages that [`haul_core::ranges`] names. Stores
+//! that don't list in pages list in their own way.
 
 use super::page::{Page, page};
 use futures::{
@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-/// Lists what `request` asks for, `at_once` pages at once (0: as many as the store's lanes take).
+/// Lists `request`, `at_once` pages at once (0: as many as the store's lanes take).
 ///
 /// As with any listing only [`Listed::End`] proves that the rest was seen: it comes when every range has come to its end, or was
 /// told as lost.
@@ -48,7 +48,7 @@ struct Listing {
     folders: Option<Task<Result<Page>>>,
     /// Entries of each range that were not returned yet.
     came: BTreeMap<u64, VecDeque<Step>>,
-    /// The last key that was given out.
+    /// The last key that was returned.
     last: Option<Key>,
     state: State,
 }

@@ -1,4 +1,4 @@
-//! `--compare-dest`, `--copy-dest` and `--link-dest`: what another place has already need not be brought.
+//! `--compare-dest`, `--copy-dest` and `--link-dest`: files in an alternate destination need not be transferred.
 
 use super::Planner;
 use crate::{Cx, attributes::ask, decide, index::Known, recipes::Recipes};
@@ -37,7 +37,7 @@ impl Planner {
         !(self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty())
     }
 
-    /// Whether another place counts for what the destination has too: where it would do instead.
+    /// Whether an alternate destination counts even for files that the destination has: where it would replace them.
     pub fn looks_elsewhere_for_all(&self) -> bool {
         self.job.elsewhere.exact && (!self.cx.compare_dest.is_empty() || self.job.elsewhere.link)
     }
@@ -81,7 +81,7 @@ impl Planner {
             };
             return (!(exact && hidden)).then_some(UseAs::Instead);
         }
-        // Another name is one only of what has all that is to be kept.
+        // A link needs a file with all attributes that are to be kept.
         let link = self.job.elsewhere.link && found.exact;
         let is_it = |dst: &Entry| dst.version.is_some() && dst.version == found.entry.version;
         if dst.is_some_and(|dst| !link || is_it(dst)) && exact {
@@ -90,7 +90,7 @@ impl Planner {
         Some(UseAs::Taken { link, copy: dst.is_none() || !exact })
     }
 
-    /// Of the other places from this one on, the first that has a file with all that is to be kept, else the first that has its
+    /// Of the alternate destinations from this one on, the first that has a file with all attributes to keep, else the first that has its
     /// content.
     async fn best_elsewhere(&self, src: &Entry, to: &Key, from: usize) -> Option<Found> {
         let mut best = None;
@@ -152,7 +152,7 @@ impl Planner {
         !(perms || times || keep.owner && differs.owner || keep.group && differs.group)
     }
 
-    /// Where attributes are kept that no listing tells: true when the other place's file has the source's.
+    /// For attributes that no listing has: true when the alternate destination's file has the source's.
     async fn agrees_inside(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> bool {
         if !self.attributes.looks_inside() {
             return true;
@@ -165,7 +165,7 @@ impl Planner {
     async fn same_in(&self, store: &Arc<dyn Store>, src: &Entry, to: &Key) -> Option<Entry> {
         let mut found = store.stat(to).await.ok()?;
         let mut src = src.clone();
-        // Nothing is built from what is there.
+        // Nothing is built from the existing file.
         let known = Known { recipes: Recipes::default(), ..self.cx.known.clone() };
         let cx = Cx { dst: store.clone(), known, ..self.cx.clone() };
         // The rules that keep a differing file at the destination don't apply to this one.

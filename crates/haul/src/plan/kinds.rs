@@ -123,7 +123,7 @@ impl Planner {
         has_other_kind(&self.cx.dst, key).await
     }
 
-    /// True for what only the destination has, while the source has something of another kind under the same name: it is replaced,
+    /// True for an entry that only the destination has, while the source has one of another kind under the same name: it is replaced,
     /// not deleted.
     pub(super) async fn is_replaced(&self, dst: &Entry) -> bool {
         self.in_its_place(dst).await.is_some()

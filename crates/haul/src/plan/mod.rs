@@ -106,14 +106,14 @@ pub(crate) struct Walked {
 
 /// Where steps go: to an executor, or to a caller who looks at them.
 pub(crate) trait Outlet: Clone + Send + Sync + 'static {
-    /// It takes a step for each unchanged file too. Otherwise the planner counts and tells those that their listed facts settle.
+    /// It takes a step for each unchanged file too. Otherwise the planner counts and reports those that their listed facts settle.
     const TAKES_UNCHANGED: bool = false;
 
     /// Takes a step.
     fn take(&self, step: Step) -> impl Future<Output = ()> + Send;
 }
 
-/// Takes the steps of a job: does them, or tells them.
+/// Takes the steps of a job: carries them out, or reports them.
 pub(crate) trait Taker {
     /// Where its steps go.
     type Out: Outlet;
@@ -123,7 +123,7 @@ pub(crate) trait Taker {
     /// Starts what works at the steps that come.
     fn start_working(self: &Arc<Self>) -> (Self::Out, Self::Working);
 
-    /// Waits until all that came is done; the outlet and its clones must be gone.
+    /// Waits until all steps are done; the outlet and its clones must be dropped.
     fn finish_working(&self, working: Self::Working) -> impl Future<Output = ()> + Send;
 }
 
@@ -162,7 +162,7 @@ impl Planner {
         budget: &Budget,
     ) -> Planner {
         let rules = decide::rules(job, &cx.src, &cx.dst);
-        // A move compares in another way, but what it stores comes from somewhere too.
+        // A move compares in another way, but its stored files have sources too.
         let dated = decide::goes_by_when_stored(&cx.src, &cx.dst);
         let paths = dated.then(|| Paths::new(&cx.known, &*cx.dst, job, &cx.filter));
         Planner {
@@ -233,7 +233,7 @@ impl Planner {
         self.checkers
     }
 
-    /// How files are compared, by what is known by now of the stores' clocks.
+    /// How files are compared, with the present knowledge of the stores' clocks.
     pub fn rules(&self) -> Rules {
         decide::by_the_clock(&self.rules, self.cx.meters.clock().ahead())
     }
@@ -533,7 +533,7 @@ impl Planner {
 
     /// The step for a file on both sides, by the verdict on it; `None` if there is nothing to do.
     pub fn step(&self, src: Entry, dst: Entry, verdict: Verdict) -> Option<Step> {
-        // Else who gave the job said what makes a file another, or all of a file's names are looked after.
+        // Otherwise the job's author defined what makes a file different, or all names of a file are handled.
         let by_time = self.job.compare.by == CompareBy::SizeAndTime
             && !self.attributes.keep.as_ref().is_some_and(|k| k.hard_links);
         let has_names = dst.posix.as_ref().is_some_and(|posix| posix.nlink > 1);

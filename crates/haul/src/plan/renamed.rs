@@ -1,4 +1,4 @@
-//! `--track-renames`, once both listings have ended: [`crate::rename`] tells what is only named otherwise.
+//! `--track-renames`, once both listings have ended: [`crate::rename`] finds files that only changed their name.
 
 use super::{Outlet, Planner};
 use haul_core::{

@@ -41,7 +41,7 @@ impl Planner {
             ..ListOptions::default()
         };
         let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());
-        // Without directories one that holds nothing can't be told from one that isn't there.
+        // Without directories an empty one can't be told from a missing one.
         let may_be_absent = self.job.deletes.allow_empty_source && !src.caps().dirs;
         let paths = self.paths.clone();
         Arc::new(move || {
@@ -106,7 +106,7 @@ impl Planner {
         sides.pairs()
     }
 
-    /// The index uses of this job. A move deletes its source, so it trusts nobody but the store.
+    /// The index uses of this job. A move deletes its source, so it trusts only the store.
     pub fn uses_of_index(&self) -> Uses {
         let job = &self.job;
         let all = job.verb == Verb::Sync;

@@ -1,4 +1,4 @@
-//! A job's plan as a stream, for those who look at it or do it in their own way.
+//! A job's plan as a stream, for callers that show it or carry it out in their own way.
 
 use super::{Outlet, Pass, Planner};
 use crate::{
@@ -93,7 +93,7 @@ impl Outlet for Shown {
 
     async fn take(&self, step: Step) {
         self.links.will_be(&step);
-        // Fails only when nobody looks any more.
+        // Fails only when the stream was dropped.
         let _ = self.steps.send(step).await;
     }
 }

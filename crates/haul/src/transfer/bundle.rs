@@ -1,5 +1,5 @@
-//! Small files between stores that give and take many at once: a disk on one thread without a break, haul at a far end with one request.
-//! Whatever goes wrong with one of them, it is left to be brought alone, where it is tried again as any other.
+//! Small files between stores that read and write many at once: a disk on one thread without a break, haul at a far end with one request.
+//! A file that fails, for whatever reason, is transferred alone, and retried as any other.
 
 use super::{Arrived, Mover, Order, pump};
 use crate::{backup::Kept, cx::cancelled};
@@ -25,7 +25,7 @@ impl Mover {
         let write = &self.job.write;
         let plain = !write.verify_read && !write.drop_cache && write.publish != Publish::InPlace;
         let left = || self.cx.journal.as_ref().is_some_and(|journal| journal.holds(&order.to));
-        // Between disks they go by themselves.
+        // Between disks they go without this.
         let apart = !(src.caps().files && dst.caps().files) && src.bundles().is_some() && dst.bundles().is_some();
         plain && apart && !self.job.compare.ignore_size && !left()
     }
@@ -39,7 +39,7 @@ impl Mover {
             Ok(files) => tokio::select! {
                 biased;
                 answers = self.put(orders, files) => Ok(answers),
-                // Nobody knows what got there: the next run sees.
+                // The outcome is unknown: the next run finds out.
                 () = self.stopped_long_ago() => Err(cancelled()),
             },
             Err(error) => Err(error),
@@ -109,7 +109,7 @@ impl Mover {
 struct Moved {
     facts: Entry,
     bytes: Bytes,
-    /// Of the bytes, where the source says what they are.
+    /// Of the bytes, if the source states them.
     hashes: Hashes,
 }
 

@@ -1,5 +1,5 @@
-//! A file that is built from the one that is there: both ends tell what they hold in pieces, and only pieces that the destination
-//! doesn't have go across. The destination proves the whole by its hash before anybody sees it.
+//! A file that is built from the existing one: both ends report the chunks of theirs, and only chunks that the destination
+//! doesn't have are sent. The destination proves the whole by its hash before it becomes visible.
 
 use super::{
     Count, Mover, Order,
@@ -28,7 +28,7 @@ pub const PIECE: u64 = 1 << 20;
 /// Pieces that are under way at once: small ones, for the most part. Those of a page each fill a link of 20 MB/s over 50 ms.
 const AT_ONCE: usize = 256;
 
-/// Runs of bytes that are there already, in one request …
+/// Runs of bytes that the destination has already, in one request …
 const RUNS: usize = 1000;
 /// … or this many bytes of them and one run more, so that progress is visible.
 const RUN_BYTES: u64 = 64 << 20;
@@ -48,14 +48,14 @@ impl Delta {
     /// How it would be sent if it had to be sent whole: in parts, so that any range can be read.
     pub const ROUTE: Route = Route::Parts { size: PIECE };
 
-    /// The hash of the whole, for who proves it.
+    /// The hash that proves the whole.
     pub fn whole(&self) -> Hashes {
         Hashes::default().with(Algo::Blake3, &self.new.whole)
     }
 }
 
 impl Mover {
-    /// How a file is built from what is there; `None` where it is sent whole.
+    /// How a file is built from the existing one; `None` if it is sent whole.
     pub(super) async fn delta(&self, order: &Order, src: &Entry) -> Option<Delta> {
         let old = order.replaced.as_ref().filter(|old| old.kind == Kind::File)?;
         let told = self.cx.known.recipes.take(src, old);
@@ -148,7 +148,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, delta: &Delta,
             Ok(parts)
         })
     };
-    // Both at once: what is there is copied while the rest is on its way.
+    // Both at once: existing chunks are copied while the rest is on its way.
     let taken = stream::iter(requests(&plan.runs).map(take)).buffer_unordered(RUNS_AT_ONCE).try_collect::<Vec<_>>();
     let brought = stream::iter(plan.literals.iter().copied().map(bring)).buffer_unordered(AT_ONCE).try_collect();
     let (taken, mut parts): (_, Vec<Part>) = futures::future::try_join(taken, brought).await?;

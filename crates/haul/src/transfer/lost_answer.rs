@@ -16,8 +16,8 @@ impl Mover {
         order.unsure |= may_be_done(error) && self.replaces(order) == Replace::Absent;
     }
 
-    /// After a refusal because something has the file's name at the destination: that, where a hash proves it to be the source's content
-    /// and it has just this name. `None` for anything else, also where that can't be told.
+    /// After a refusal because the destination has an entry of the file's name: that entry, if a hash proves it to be the source's content
+    /// and it has exactly this name. `None` for anything else, and if that is unknown.
     pub async fn stored_before(&self, order: &Order, src: &Entry) -> Option<Arrived> {
         let there = self.cx.dst.stat(&order.to).await.ok()?;
         if there.kind != src.kind || there.size != src.size || !self.is_listed(&order.to).await {
@@ -29,7 +29,7 @@ impl Mover {
         Some(Arrived { proved: Some(proved), ..self.arrived_as(order, src.clone(), size, stored) })
     }
 
-    /// The hash by which two files are equal: one that both stores tell, else one of what is read on both sides.
+    /// The hash by which two files are equal: one that both stores state, else one computed from reads on both sides.
     async fn equal_by(&self, src: &Entry, there: &Entry) -> Option<Algo> {
         if let Some((algo, same)) = src.hashes.agree(&there.hashes) {
             return same.then_some(algo);

@@ -1,4 +1,4 @@
-//! Bringing one file over: choose the route, move the bytes, verify, publish; again from the start if it must be.
+//! Transfer of one file: choose the route, move the bytes, verify, publish; again from the start if needed.
 //!
 //! Routes are files here: `server` (inside a copy domain, in batches), `bundle` (small files, many with one request), `pump` (parts or one
 //! stream through memory), `delta` (from the old file and what it doesn't have). `shared` is one file by several processes.
@@ -72,7 +72,7 @@ pub struct Mover {
     pub allowance: Option<Arc<Allowance>>,
 }
 
-/// One file to bring over.
+/// One file to transfer.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// Its number.
@@ -115,12 +115,12 @@ pub struct Arrived {
     pub size: u64,
     /// The hash that proved it equal.
     pub proved: Option<Algo>,
-    /// The source says what hash it has, but part of it was brought by an earlier run or attempt, and nothing tells that hash
+    /// The source states its hash, but part of it was transferred by an earlier run or attempt, and that hash can't be computed
     /// without reading that part again.
     pub unproved: Option<Algo>,
     /// It went inside a copy domain.
     pub by_server: bool,
-    /// The source is gone already: it was renamed.
+    /// The source is missing already: it was renamed.
     pub renamed: bool,
     /// The version of the source that it is.
     pub version: Option<Version>,
@@ -141,7 +141,7 @@ pub(crate) struct Count<'a> {
     ahead: AtomicI64,
 }
 
-/// Bytes of one attempt that are across, told as they go.
+/// Bytes of one attempt that are across, reported as they go.
 struct Across {
     step: StepId,
     sink: Arc<dyn Sink>,
@@ -176,7 +176,7 @@ impl Across {
 }
 
 impl<'a> Count<'a> {
-    /// Nothing is moved yet.
+    /// A count of zero.
     fn new(mover: &'a Mover, step: StepId) -> Count<'a> {
         let zero = || AtomicI64::new(0);
         let (skipped, taken, ahead) = (zero(), zero(), zero());
@@ -346,7 +346,7 @@ impl Mover {
             self.note_lost(order, &error);
             let now = self.cx.journal.as_ref().map_or(0, |journal| journal.bytes_left(&order.to));
             if now > kept {
-                // It goes on where it is, however often its connection breaks.
+                // The transfer resumes where it is, however often its connection breaks.
                 (attempt, kept) = (0, now);
             }
             let again = match error.kind() {
@@ -445,7 +445,7 @@ impl Mover {
             tokio::select! {
                 biased;
                 () = self.cx.cancel.cancelled() => {
-                    // A write that is being begun would stay behind if nobody took it.
+                    // A write that is being begun would be left behind if nobody took it.
                     return Err(match tokio::time::timeout(ABORT_WITHIN, target).await {
                         Ok(Ok(Target { upload, track, .. })) => self.give_up(upload, track, cancelled()).await,
                         _ => cancelled(),
@@ -472,13 +472,13 @@ impl Mover {
     /// Entries that a file may replace.
     fn replaces(&self, order: &Order) -> Replace {
         let caps = self.cx.dst.caps();
-        // A disk may take two names for one (by case, say), and the source of the first is gone when the second comes.
-        // So are two names where a symlink of the destination stays.
+        // A disk may treat two names as one (by case, say), and the source of the first is deleted when the second comes.
+        // The same holds for two names where a symlink of the destination stays.
         let two_names = self.job.moves() || self.job.links.keep_dirlinks;
         let disk = caps.files || caps.set_dir_mtime;
         let move_to_disk = two_names && disk && self.job.listing.lookup != Lookup::Never;
         let never_replace = self.job.existing.ignore || self.job.existing.immutable || move_to_disk;
-        // Where files wait for their names, what is there is what an earlier run left; a move has removed that.
+        // Where files wait for their names, an existing file is from an earlier run; a move has removed that.
         let waits = self.job.write.publish == Publish::AtEnd;
         // By SFTP a server is asked, though not all of them answer for one moment.
         let can = caps.conditional || move_to_disk;
@@ -511,7 +511,7 @@ impl Mover {
     /// True for a file that is overwritten where it is. Not where names that are one file are kept so and this one has others:
     /// those may be other files at the source.
     fn writes_in_place(&self, order: &Order) -> bool {
-        // Where nobody tells, a move doesn't take it for the only name.
+        // If the number of names is unknown, a move doesn't assume it is the only one.
         let several = |there: &Entry| there.posix.as_ref().map_or(self.job.moves(), |posix| posix.nlink > 1);
         let shared = self.minds_names() && order.replaced.as_ref().is_some_and(several);
         self.job.write.publish == Publish::InPlace && !shared
@@ -523,7 +523,7 @@ impl Mover {
         self.job.attributes.keep.hard_links || self.job.moves()
     }
 
-    /// Finds out how many names a file has that is to be written in place, where that counts and no listing told it.
+    /// Finds out how many names a file has that is to be written in place, if that counts and no listing had it.
     async fn ask_names(&self, order: &mut Order) {
         if self.job.write.publish == Publish::InPlace
             && self.minds_names()
@@ -558,8 +558,8 @@ impl Mover {
         Some(Arc::new(Keep { perms: true, chmod, ..(**keep).clone() }))
     }
 
-    /// Moves the bytes, verifies, publishes; when it goes wrong, the unfinished write is removed, or kept for the next
-    /// attempt or run where it can go on.
+    /// Moves the bytes, verifies, publishes; after a failure the unfinished write is removed, or kept for the next
+    /// attempt or run if it can be resumed.
     async fn carry(
         &self,
         order: &mut Order,
@@ -596,7 +596,7 @@ impl Mover {
             biased;
             published = upload.publish(pumped.parts, late) => published,
             () = self.stopped_long_ago() => {
-                // Nobody knows whether it got there: the next run sees.
+                // The outcome is unknown: the next run finds out.
                 track.iter().for_each(Track::left);
                 return Err(cancelled());
             }
@@ -615,7 +615,7 @@ impl Mover {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Err(self.take_away(order, stored, error).await),
             proved => proved?,
         };
-        // The store's own checksum proves what was sent, not that it is what the source has.
+        // The store's own checksum proves the bytes sent, not that they are the source's.
         let proved = proved.filter(|_| unproved.is_none());
         Ok(Arrived { proved, unproved, ..self.arrived_as(order, facts, bytes, stored) })
     }
@@ -657,7 +657,7 @@ impl Mover {
         };
         match self.backup.take_back(&self.cx, old, order.kept).await {
             Ok(true) => order.kept = Kept::No,
-            // The new file is there: what it replaced has been kept, whatever failed then.
+            // The new file is published: its predecessor has been kept, whatever failed then.
             Ok(false) => order.kept = Kept::Done,
             Err(error) => {
                 tracing::debug!(%error, key = %old.key, "what was to be replaced stays where backups go");
@@ -685,7 +685,7 @@ impl Mover {
         tokio::time::sleep(PUBLISH_WITHIN).await;
     }
 
-    /// Before anything becomes visible: is what we moved what the source says it holds, and does it still hold it?
+    /// Checks, before anything becomes visible, that the moved bytes match the source's own hash, and that the source is unchanged.
     async fn check_source(&self, src: &Entry, facts: &Entry, pumped: Result<pump::Pumped>) -> Result<pump::Pumped> {
         let pumped = pumped?;
         self.check_moved(facts, pumped.bytes, &pumped.hashes)?;
@@ -764,8 +764,8 @@ struct Open {
     delta: Option<Delta>,
 }
 
-/// The metadata that goes along: the source's as far as the job takes it, and what `--metadata-set` adds. `None` when there is
-/// none to speak of: then a store that copies by itself keeps the source's own.
+/// The metadata that goes along: the source's as far as the job takes it, and that of `--metadata-set`. `None` when there is
+/// none: then a store that copies by itself keeps the source's own.
 pub(crate) fn meta(job: &Job, facts: &Entry) -> Option<Box<Meta>> {
     let own = job.attributes.of_metadata(facts.meta.as_deref(), facts.is_dir());
     if own.is_none() && job.attributes.metadata_set.is_empty() {

@@ -47,7 +47,7 @@ impl Source {
         block: u64,
     ) -> Result<Source> {
         if matches!(route, Route::Parts { .. }) && !store.caps().files {
-            // A listing may lack what must go along (times, hashes, metadata); one question gets it.
+            // A listing may not have all facts to send along (times, hashes, metadata); one request gets them.
             let known =
                 entry.mtime.is_some() && !entry.hashes.is_empty() && (entry.meta.is_some() || !store.caps().meta);
             let facts = if known { entry.clone() } else { store.stat(&entry.key).await? };

@@ -41,7 +41,7 @@ impl Mover {
         }
         let counts: Arc<[AtomicU64]> = going.iter().map(|_| AtomicU64::new(0)).collect();
         let links = self.source_links();
-        // Stops this batch alone: what has its allowance goes on to its end.
+        // Stops this batch alone: a copy that has its allowance runs to its end.
         let at_limit = Cancel::default();
         let watch = self.watch(&going, counts.clone(), at_limit.clone());
         let batch = CopyBatch { from: place, items, links };
@@ -88,8 +88,8 @@ impl Mover {
         carried.into_iter().map(|carried| carried.map(Arc::new)).collect()
     }
 
-    /// Metadata for a copy that the store makes by itself. Without any it keeps the source's own; but what
-    /// `--metadata-set` adds to metadata that no listing gave would replace all of it, so that is asked for first.
+    /// Metadata for a copy that the store makes by itself. Without any it keeps the source's own; but
+    /// `--metadata-set` on metadata that no listing had would replace all of it, so that is requested first.
     async fn server_meta(&self, src: &Entry) -> Option<Box<Meta>> {
         let job = &self.job;
         if job.attributes.metadata_set.is_empty() || src.meta.is_some() || self.cx.src.caps().files {

@@ -1,6 +1,6 @@
 //! One large file by several processes, on any machines: one begins its write, each sends ranges of its parts, and one makes the whole
-//! visible. What they must tell each other is data ([`SharedFile`], [`Brought`]); who does what is for the caller to say, who also
-//! makes sure that the file is finished only once every range is there.
+//! visible. They exchange data ([`SharedFile`], [`Brought`]); the caller distributes the work, and
+//! makes sure that the file is finished only once every range has arrived.
 //!
 //! All of it is of one version of the source, the one that was seen as the write was begun.
 
@@ -130,7 +130,7 @@ impl Sharing {
                 let part_size = NonZero::new(upload.part_size().await?.unwrap_or(part_size));
                 let (Some(part_size), Some(token)) = (part_size, upload.token().await?) else { return Ok(None) };
                 let file = SharedFile { src, replaced, token, part_size };
-                // A file that nobody may read is found out by one process, not by all.
+                // One process finds out that a file is unreadable, not all of them.
                 if mover.cx.src.caps().files {
                     self.source(&file).await?;
                 }
@@ -156,10 +156,10 @@ impl Sharing {
         src.version.is_some() && !hashed_first && pump::is_proved_by_ranges(&self.mover, src)
     }
 
-    /// Sends a range of parts, for as long as `fence` lets them. Sinks hear of one that fails as stopped: whether anybody tries it
-    /// again is for the caller to know.
+    /// Sends a range of parts, for as long as `fence` lets them. Sinks hear of one that fails as stopped: the caller
+    /// knows whether it is tried again.
     ///
-    /// Errors: `Changed` when the source isn't what it was as the write was begun; `NotFound` when the write is gone; `Invalid` when
+    /// Errors: `Changed` when the source changed since the write was begun; `NotFound` when the write is missing; `Invalid` when
     /// the file has no such parts; the fence's; else the last try's.
     pub fn send<'a>(&'a self, file: &'a SharedFile, parts: Range<u64>, fence: Fence) -> BoxFuture<'a, Result<Brought>> {
         Box::pin(async move {
@@ -260,8 +260,7 @@ impl Sharing {
     }
 
     /// Makes the whole visible, once all its ranges have arrived; `brought` has the result of each, in any order. Success if another
-    /// process
-    /// has done so already: after a publish of unknown outcome the destination is asked.
+    /// process has done so already: after a publish of unknown outcome the destination is asked.
     ///
     /// Errors: as for [`Sharing::send`]; `Corrupt` when the whole differs from the source's own hash, or a range came without its
     /// hashes; the publish fails. The write may still exist: see [`Sharing::discard`].
@@ -306,7 +305,7 @@ impl Sharing {
         }
     }
 
-    /// Success if the file is there in spite of this error.
+    /// Success if the file has arrived in spite of this error.
     async fn landed_before(&self, file: &SharedFile, hashes: &Hashes, parts: &[Part], error: Error) -> Result<u64> {
         let landed = may_be_done(&error) && self.has_landed(file, hashes, parts).await;
         if landed { Ok(self.arrived(file, None)) } else { Err(error) }
@@ -329,8 +328,8 @@ impl Sharing {
     }
 
     /// True when the destination has the file already: another process finished it, or this one did and the answer was lost. A hash
-    /// must prove it, or a version that only these parts make. Disks have neither: what shows there by its name is whole, so a time
-    /// tells, unless what was replaced had the same.
+    /// must prove it, or a version that only these parts make. Disks have neither: a file visible by its name is whole, so its
+    /// time proves it, unless the replaced file had the same.
     async fn has_landed(&self, file: &SharedFile, hashes: &Hashes, parts: &[Part]) -> bool {
         let dst = &self.mover.cx.dst;
         let Ok(there) = dst.stat(file.key()).await else { return false };

@@ -1,4 +1,4 @@
-//! Large files on their way: noted in the job's journal, gone on with when an earlier run or attempt left them half sent,
+//! Large files on their way: noted in the job's journal, resumed when an earlier run or attempt left them half sent,
 //! kept for the next one or removed when a transfer fails.
 
 use super::{Mover, Order};
@@ -29,7 +29,7 @@ pub struct Target {
     pub known: BTreeMap<u64, Sent>,
     /// Where it is noted, if it is.
     pub track: Option<Track>,
-    /// Only these chunks are to go: others bring the rest.
+    /// Only these chunks are to be sent: others send the rest.
     pub only: Option<Range<u64>>,
 }
 
@@ -83,7 +83,7 @@ impl Mover {
         if let Some(target) = self.left(order, facts, parts, &spec).await? {
             return Ok(target);
         }
-        // A single chunk may go as one request, and there is nothing in it to go on with.
+        // A single chunk may be sent as one request, which can't be resumed.
         let noted = self.cx.journal.as_ref().zip(facts.version.as_ref()).filter(|_| parts && facts.size > block);
         spec.resumable = noted.is_some();
         let upload = self.cx.dst.write(&order.to, spec).await?;
@@ -126,7 +126,7 @@ impl Mover {
         Ok(())
     }
 
-    /// The first of the writes that earlier runs or attempts left that is what is wanted now.
+    /// The first write left by earlier runs or attempts that matches this transfer.
     async fn left(&self, order: &Order, facts: &Entry, parts: bool, spec: &WriteSpec) -> Result<Option<Target>> {
         let Some(journal) = &self.cx.journal else { return Ok(None) };
         let mut halves = journal.take(&order.to).into_iter();
@@ -155,7 +155,7 @@ impl Mover {
         Some(Arc::new(ServerCopy { journal, opened, sink, state: Mutex::default() }))
     }
 
-    /// Goes on with a half-sent write if it is what is wanted now; else removes it.
+    /// Resumes a half-sent write if it matches this transfer; else removes it.
     ///
     /// Errors: the store can't be asked for it now.
     async fn go_on(
@@ -213,7 +213,7 @@ impl Mover {
 
     /// Removes what was sent. Where that fails the journal still knows of it.
     async fn remove(&self, journal: &Journal, write: WriteNo, opened: &Opened) {
-        // The new write doesn't wait for what a server can't do.
+        // The new write doesn't wait for a removal that the server can't do.
         match tokio::time::timeout(ABORT_WITHIN, self.discard(&opened.to, &opened.token)).await {
             Ok(Ok(_)) => journal.closed(write),
             answer => tracing::debug!(key = %opened.to, ?answer, "a half-sent file could not be removed"),
@@ -225,7 +225,7 @@ impl Mover {
         offered(self.cx.dst.resumable(), "discard")?.discard(key, token).await
     }
 
-    /// Ends a transfer that failed: what the next attempt or run can go on with is kept, all else removed.
+    /// Ends a transfer that failed: a write that the next attempt or run can resume is kept, all else removed.
     pub(super) async fn give_up(&self, upload: Box<dyn Upload>, track: Option<Track>, error: Error) -> Error {
         let Some(Track { journal, write }) = track else { return abort(upload, error).await };
         // A write that isn't found may only be out of reach, with the connection that broke: the resuming run asks for it.
@@ -248,7 +248,7 @@ impl Mover {
     }
 }
 
-/// A copy inside a domain: the store alone knows whether it goes in parts, and tells.
+/// A copy inside a domain: only the store knows whether it goes in parts, and reports it.
 struct ServerCopy {
     journal: Journal,
     /// How it would begin, but for token and size of parts.
@@ -305,7 +305,7 @@ impl LogCopy for ServerCopy {
     fn copied(&self, part: Part) {
         if let Some((write, left)) = &mut self.state().copy {
             left.parts.push(part.clone());
-            // The service holds the bytes and vouches for them: nobody here has seen them.
+            // The service holds the bytes and vouches for them: they never passed this machine.
             let offset = part.index * left.part_size;
             self.journal.part(*write, Sent { part, offset, crc64: 0 });
         }

@@ -9,7 +9,7 @@ use haul_store::{Buffers, Payload, Sent, hashing};
 use std::{collections::BTreeMap, fs::File, ops::Range, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Bytes of a file that are handed over at a time: who stops waits for no more.
+/// Bytes of a file that are passed to the hasher at a time: a stop waits for no more.
 const STRETCH: u64 = 16 << 20;
 
 /// The hashes of one file as its chunks pass.
@@ -36,9 +36,9 @@ struct Behind {
     buffers: Buffers,
     /// Up to here it is hashed.
     at: u64,
-    /// Up to here all bytes are there.
+    /// Up to here all bytes have come.
     reach: u64,
-    /// Stretches beyond that are there: by their start, where they end.
+    /// Stretches that have come beyond that: by their start, with their end.
     beyond: BTreeMap<u64, u64>,
 }
 
@@ -143,7 +143,7 @@ impl Digest {
         Ok(())
     }
 
-    /// Hashes what is next, if it is there.
+    /// Hashes the next bytes, if they have come.
     fn go_on(&mut self) {
         if !matches!(self.whole, Whole::Here(_)) {
             return;
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// A file is hashed as far as it is there without a gap, whatever comes first.
+    /// A file is hashed as far as it has come without a gap, in whatever order.
     #[tokio::test]
     #[allow(clippy::disallowed_methods)] // A test makes its own files.
     async fn stretches_of_a_file_in_any_order_give_the_hash_of_the_whole() {

@@ -65,7 +65,7 @@ const AHEAD: usize = 4;
 /// Parts for each request that may be under way, at least: with fewer, some streams are idle while the last parts go.
 const TURNS: u64 = 4;
 
-/// Parts of a file that go on from one store to the other at once, at least: as many as are needed where a connection is slow.
+/// Parts of a file that pass from one store to the other at once, at least: as many as are needed where a connection is slow.
 const PASSING: u64 = 24;
 
 /// Chunks of a file at most, of which each is a number in memory: 512 TiB of 8 MiB each. Who says of a file that it is larger may say
@@ -82,8 +82,8 @@ pub enum Along {
     Other,
 }
 
-/// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled to come near what the
-/// road suggests while there are still parts for everyone, or smaller where they go on from store to store; but never so small
+/// The size of parts for a file of `size` bytes (`None`: unknown): the user's, else the store's, doubled to come near the
+/// road's suggestion while there are still parts for every stream, or smaller where they pass from store to store; but never so small
 /// that the file needs more parts than the store allows.
 pub fn part_size(job: &Job, limits: &PartLimits, size: Option<u64>, road: &Along) -> u64 {
     let mut suited = limits.preferred;
@@ -119,10 +119,10 @@ pub fn check_size(size: u64, block: u64) -> Result<()> {
     Ok(())
 }
 
-/// Moves all bytes of `source` that aren't there yet into `target`; gives back of `claim` what the last chunks no longer need.
+/// Moves all bytes of `source` that are missing into `target`; releases of `claim` the share that the last chunks no longer need.
 ///
-/// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest is more than may
-/// be moved; what was under way has arrived then.
+/// Errors: the first of any read or write; everything still in flight is then given up. `Cancelled` when the rest exceeds the
+/// allowance; chunks under way have arrived then.
 pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<'_>, claim: &Claim) -> Result<Pumped> {
     let size = source.facts.size;
     if !matches!(source.bytes, Bytes::Stream { .. }) {
@@ -159,7 +159,7 @@ pub async fn pump(mover: &Mover, source: Source, target: &Target, count: &Count<
     let mut reader = Reader::new(mover, source, target, again, algos, !digest.needs_chunks());
     let mut writes = FuturesUnordered::new();
     let mut memory = None;
-    // Of what may still be moved a range takes its bytes before it is read, a stream before they are sent.
+    // A range takes its bytes of the allowance before it is read, a stream before they are sent.
     let goes = |index: u64, len: u64| target.known.contains_key(&index) || count.allows(len);
     loop {
         let (reads, at_once) = if reader.passes() {
@@ -227,8 +227,8 @@ fn at_risk(size: u64) -> u64 {
     (size / AT_RISK).max(RISKED)
 }
 
-/// Bytes of the chunks in which a file of `size` bytes arrives that goes by `route`, whose parts are those of requests; less
-/// where the bytes go through to a disk, which takes any.
+/// Bytes of the chunks in which a file of `size` bytes arrives on `route`, whose parts are those of requests; less
+/// where the bytes go through to a disk, which takes any size.
 pub fn noted(mover: &Mover, facts: &Entry, route: Route) -> u64 {
     let block = block(mover, route, facts.size);
     let through = !mover.cx.src.caps().files && mover.cx.dst.caps().files;
@@ -269,7 +269,7 @@ async fn write(target: &Target, piece: Piece, count: &Count<'_>, only: bool) -> 
     Ok((part, range, hashes))
 }
 
-/// How the whole is hashed, and what that means for chunks that are there already.
+/// How the whole is hashed, and the consequence for chunks that the destination has already.
 struct Known {
     /// From where to read them again.
     again: Again,
@@ -290,7 +290,7 @@ async fn known(mover: &Mover, facts: &Entry, file: Option<Arc<File>>, streamed: 
     let budget = mover.budget.clone();
     let known = |again, algos| {
         let digest = Digest::new(algos);
-        // While all requests that may read are under way, nobody waits for one small file.
+        // While all permitted read requests are under way, nobody waits for one small file.
         let digest =
             if facts.size <= target.block { digest.at_leisure(move || budget.reads_are_full()) } else { digest };
         Known { again, digest, unproved: None }
@@ -344,8 +344,8 @@ pub fn algos(mover: &Mover, facts: &Entry) -> Vec<Algo> {
     algos
 }
 
-/// Which hashes to compute of each range of a file: those of which the hash of the whole follows from its ranges'. Beside what
-/// [`algos`] says, one that the destination has of the whole, to tell later whether it is there.
+/// Which hashes to compute of each range of a file: those for which the hash of the whole follows from its ranges'. Beside those of
+/// [`algos`], one that the destination has of the whole, to find out later whether it has arrived.
 pub fn algos_of_ranges(mover: &Mover, facts: &Entry) -> Vec<Algo> {
     let mut algos = algos(mover, facts);
     algos.push(Algo::Crc64Nvme);

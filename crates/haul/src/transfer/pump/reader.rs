@@ -1,4 +1,4 @@
-//! The chunks of one source: ranges, several at once, given out as they come; or one stream, in order.
+//! The chunks of one source: ranges, several at once, returned as they come; or one stream, in order.
 
 use super::{
     super::read::{Bytes, Source, store_range},
@@ -26,7 +26,7 @@ pub const BLOCK: u64 = 512 << 10;
 /// Memory of a chunk that is read as it is sent: a block on its way, and one ahead.
 const IN_HAND: u64 = 512 << 10;
 
-/// Memory of a chunk that is sent on as it comes: a piece that comes, one that goes, and what both connections hold.
+/// Memory of a chunk that is sent on as it comes: a piece that comes, one that is sent, and the buffers of both connections.
 const PASSING: u64 = 1 << 20;
 
 /// One chunk.
@@ -57,9 +57,9 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// A reader of what `target` lacks of `source`, and, as `again` says, of what it has; each chunk comes with its hashes
-    /// of `algos`. A stream is read from its start in any case. `apart`: nobody needs the chunks in order, so those of a
-    /// file, or of a store whose bytes the destination sends on, may stay where they are until they are sent.
+    /// A reader of the chunks of `source` that are missing from `target`, and, depending on `again`, of those it has; each chunk comes with
+    /// its hashes of `algos`. A stream is read from its start in any case. `apart`: nobody needs the chunks in order, so those of a file,
+    /// or of a store whose bytes the destination sends on, may stay where they are until they are sent.
     pub fn new(mover: &Mover, source: Source, target: &Target, again: Again, algos: Vec<Algo>, apart: bool) -> Self {
         let size = source.facts.size;
         let block = target.block;
@@ -247,7 +247,7 @@ impl Ranged {
         index * self.block..((index + 1) * self.block).min(self.size)
     }
 
-    /// Begins the read that memory has come for (then there is no chunk yet), or gives out one that is done.
+    /// Begins the read that memory has come for (then there is no chunk yet), or returns one that is done.
     async fn next(&mut self) -> Result<Option<Piece>> {
         tokio::select! {
             Some(piece) = self.reading.next(), if !self.reading.is_empty() => piece.map(Some),

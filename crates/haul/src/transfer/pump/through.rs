@@ -1,5 +1,5 @@
 //! Chunks that go straight through: from a store's answer into a file at the destination, piece by piece as they come.
-//! No chunk is ever whole in memory; each piece is written while it is still in the processor's cache. One request brings
+//! No chunk is ever whole in memory; each piece is written while it is still in the processor's cache. One request reads
 //! a run of neighbouring chunks: long runs at first, so that the wait for an answer counts little, single chunks at the
 //! end, so that all streams end together (guided self-scheduling, Polychronopoulos and Kuck 1987).
 
@@ -19,16 +19,16 @@ use haul_store::{Body, Part, Payload, Store};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Memory of one run under way: what comes, what is written, and what the connection holds.
+/// Memory of one run under way: bytes that come, bytes being written, and the connection's buffer.
 const IN_HAND: u64 = 1 << 20;
 
 /// Bytes that are written at once, at most.
 const AT_ONCE: usize = 512 << 10;
 
-/// Bytes of a request at least, where there are as many: chunks are smaller, for what is noted, not for what is asked for.
+/// Bytes of a request at least, if there are as many: chunks are smaller because they are recorded one by one, unlike requests.
 const REQUEST: u64 = 8 << 20;
 
-/// A run takes this part of what each stream has still to bring: half of it is enough for streams of unequal speed.
+/// A run takes this part of each stream's remaining share: half of it is enough for streams of unequal speed.
 const SHARE: u64 = 2;
 
 /// Where chunks come from.
@@ -120,8 +120,8 @@ pub async fn through(
 /// A request that takes this many round trips loses 6 % to the wait for its answer.
 const ROUND_TRIPS: u64 = 16;
 
-/// How many of the first of these chunks one request asks for: neighbours, as many bytes as the road suggests, and no
-/// more than a share of what there is for each stream, but at least about `least` bytes.
+/// How many of the first of these chunks one request reads: neighbours, as many bytes as the road suggests, and no
+/// more than a share of the rest for each stream, but at least about `least` bytes.
 fn run(waiting: &[u64], block: u64, least: u64, road: Option<EndpointRate>) -> usize {
     let suits = road.map_or(0, |road| {
         let reach = (ROUND_TRIPS * road.delay).min(MOST).div_ceil(block);
