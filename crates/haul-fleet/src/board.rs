@@ -96,9 +96,9 @@ impl Folder {
         while let Some(step) = listing.next().await {
             match step {
                 Listed::Batch(entries) => all.extend(entries.into_iter().filter(|entry| !entry.is_dir())),
-                // A folder that nobody has written into yet, or that was removed: not every store says that this is the end.
+                // A folder without any file yet, or a removed one: not every store marks this as the end.
                 Listed::Failed { error, .. } if error.kind() == ErrorKind::DirNotFound => return Ok(all),
-                // Of a sign that its worker took away meanwhile nothing is missed.
+                // A sign of life that its worker removed meanwhile is not missed.
                 Listed::Failed { error, .. } if error.kind() == ErrorKind::NotFound => {}
                 Listed::Vanished(_) => {}
                 Listed::Failed { error, .. } => return Err(error),
@@ -272,7 +272,7 @@ impl Board {
 
     /// Checks that this job is still the folder's.
     ///
-    /// Errors: it was removed ([`is_removed`]), whether another is there or not; those of the store.
+    /// Errors: it was removed ([`is_removed`]), whether another one exists or not; those of the store.
     pub async fn check(&self) -> Result<()> {
         let spec = self.folder.read::<serde_json::Value>(&Key::new(SPEC)).await?;
         let id = spec.as_ref().and_then(|spec| spec.get("id")).and_then(serde_json::Value::as_str);

@@ -1,4 +1,4 @@
-//! Making a job: where it is cut, and what is noted of its ends.
+//! Creating a job: where it is cut, and the recorded facts of its ends.
 
 use crate::{
     Folder, Spec,

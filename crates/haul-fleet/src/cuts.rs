@@ -17,7 +17,7 @@ const ROUNDS: usize = 12;
 const AT_ONCE: usize = 16;
 /// Branches of one place that are looked for.
 const BRANCHES: usize = 64;
-/// The last character that a name can go on with.
+/// The last character that a name can continue with.
 const LAST: &str = "\u{10FFFF}";
 /// Assumed number of files in a directory that wasn't opened.
 const UNSEEN: usize = 16;
@@ -86,7 +86,7 @@ struct Branch {
     prefix: String,
     /// Its share of the whole, in parts of some millions.
     weight: usize,
-    /// Nothing is gained by looking closer.
+    /// Looking closer gains nothing.
     leaf: bool,
 }
 
@@ -194,7 +194,7 @@ async fn by_dirs(store: &Arc<dyn Store>, range: &KeyRange, pieces: usize) -> Res
     Ok(spread(&weighed.collect::<Vec<_>>(), pieces))
 }
 
-/// A directory and what it holds.
+/// A directory's contents.
 async fn opened(store: &Arc<dyn Store>, range: &KeyRange, place: Place) -> Result<Vec<Place>> {
     let within = inside(store, range, place.key.clone()).await?;
     Ok(std::iter::once(Place { opened: true, ..place }).chain(within).collect())

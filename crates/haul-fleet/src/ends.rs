@@ -1,5 +1,5 @@
-//! By what a worker knows the source and the destination again: a job is made on one machine, and its workers may see another file
-//! system under the same name, or lack one that is mounted below it.
+//! How a worker recognises the source and the destination: a job is created on one machine, and its workers may see another file
+//! system under the same name, or miss one that is mounted below it.
 
 use futures::{StreamExt, future::BoxFuture};
 use haul::{ListOptions, list};
@@ -41,11 +41,11 @@ pub type Places = Vec<Vec<u8>>;
 pub struct Machine {
     /// Where others are mounted below this directory, as paths in it.
     pub below: fn(&[u8]) -> Places,
-    /// Those of these that aren't mounted below it.
+    /// Those of these paths that aren't mounted below it.
     pub lacking: fn(&[u8], &Places) -> Places,
-    /// Those of [`Machine::below`] that are mounted whether somebody looks or not.
+    /// Those of [`Machine::below`] that are mounted at all times, unlike an automounter's.
     pub fixed_below: fn(&[u8]) -> Places,
-    /// True for a directory in which nothing may be written, whoever asks.
+    /// True for a directory that is read-only for every user.
     pub is_read_only: fn(&[u8]) -> bool,
     /// True for a directory whose inode has one number on all machines.
     pub shares_inodes: fn(&[u8]) -> bool,

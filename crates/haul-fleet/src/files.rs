@@ -1,5 +1,5 @@
-//! Large files by many workers: a shard for each, whose holder begins the write and splits it into ranges; shards for those; and who
-//! finds all ranges done finishes the file. A file that can't be split is one worker's, as all others are.
+//! Large files by many workers: a shard for each, whose holder begins the write and splits it into ranges; shards for those; and the worker
+//! that finds all ranges done finishes the file. A file that can't be split belongs to one worker, as all others do.
 
 use crate::{
     board::is_spoiled,
@@ -41,7 +41,7 @@ enum Came {
     Sent(Brought),
     /// It isn't: why, in one line.
     Failed(String),
-    /// Nobody tried, as another range had failed.
+    /// Not tried, as another range had failed.
     LeftOut,
 }
 
@@ -49,7 +49,7 @@ enum Came {
 enum Left {
     /// Its lease is lost, or it is to stop, and others go on.
     ToOthers,
-    /// It failed with what may pass.
+    /// It failed for a reason that may pass.
     Again,
     /// It can do no more. True if that is this shard's failure too, of which others may have as many as of any.
     Fatal(Error, bool),
@@ -84,7 +84,7 @@ pub fn has_write(record: &Record<Outcome>) -> bool {
     record.state != State::Done && matches!(&record.rest, Rest::File(file) if file.stage == Stage::Begun)
 }
 
-/// Removes the writes of files that a job began and that nobody finishes any more; gives those that could not be removed.
+/// Removes the writes of files that a job began and that nobody will finish; returns those that could not be removed.
 pub async fn discard_writes(sharing: &Sharing, records: &BTreeMap<ShardId, Record<Outcome>>) -> Vec<Error> {
     let mut failed = Vec::new();
     for record in records.values().filter(|record| has_write(record)) {
@@ -156,7 +156,7 @@ impl Crew {
             Stage::New => self.begin(lease, file, cancel).await,
             Stage::Begun => self.finish_file(lease, file, cancel).await,
             Stage::Range(from, to) => self.send(lease, file, (*from, *to), cancel).await,
-            // It is done, and nobody claims what is done.
+            // It is done, and nobody claims a done shard.
             Stage::Came(_) => Ok(()),
         }
     }
@@ -221,7 +221,7 @@ impl Crew {
         Ok(self.range_is_done(lease, came, failed).await?)
     }
 
-    /// Nothing is left of a range of which this came.
+    /// Notes that a range is done, with this result.
     async fn range_is_done(&self, lease: &Lease<Outcome>, came: String, failed: bool) -> Result<()> {
         // A worker that has lost the lease reports nothing of the file: another may have sent the range.
         if !self.write(&lease.with(Progress::Came(came))).await? {
@@ -233,7 +233,7 @@ impl Crew {
         self.board().note_done(&lease.id).await
     }
 
-    /// Nobody tries this range again.
+    /// Notes that this range is not tried again.
     pub async fn range_failed(&self, lease: &Lease<Outcome>, error: &Error) -> Result<()> {
         self.range_is_done(lease, text(&Came::Failed((self.worker.line)(error)))?, true).await
     }
@@ -255,7 +255,7 @@ impl Crew {
         let Some(came) = self.came(lease).await? else { return Err(Left::ToOthers) };
         let begun: SharedFile = value(&file.about).map_err(Left::Failed)?;
         let sharing = self.sharing(cancel);
-        // Nobody else is at it, as far as the store knows.
+        // No other worker has it, as far as the store knows.
         self.grip(lease).holds().await.map_err(|error| self.left(lease, error, cancel))?;
         let brought = match all_sent(came, &file.key) {
             Ok(brought) => brought,
@@ -300,7 +300,7 @@ impl Crew {
                 (_, Rest::File(FileShard { stage: Stage::Came(came), key, .. })) => {
                     Ok(Some(self.read_came(&came, &key)))
                 }
-                // Of one that was given up nothing could be read.
+                // The record of one that was given up could not be read.
                 (State::Done, _) => Ok(Some(Came::LeftOut)),
                 _ => Ok(None),
             }
@@ -322,7 +322,7 @@ impl Crew {
         self.sight().view.done.contains(range).then(|| Came::Failed(why()))
     }
 
-    /// Copies a file as one run does. That it is compared again is counted by nobody.
+    /// Copies a file as one run does. Its second comparison isn't counted.
     async fn copy_whole(&self, lease: &Lease<Outcome>, file: &FileShard, cancel: &Cancel) -> Result<(), Left> {
         let (job, cx) = (self.job(), self.cx(cancel));
         let report = run_one(job, cx, &file.key, &file.key).boxed_local().await;
@@ -403,7 +403,7 @@ impl Crew {
         }
     }
 
-    /// Tells this worker's sinks of a failure that nobody tries to mend.
+    /// Reports a final failure to this worker's sinks.
     pub fn tell(&self, error: &Error) {
         self.worker.cx.sink.emit(&Event::Error(Arc::new(error.to_report())));
     }
@@ -419,7 +419,7 @@ fn file_of(lease: &Lease<Outcome>) -> ShardId {
     lease.id.parent().unwrap_or_else(|| lease.id.clone())
 }
 
-/// True for an error that the worker's own configuration causes: whoever began the write of the file had none such.
+/// True for an error that the worker's own configuration causes: the worker that began the write of the file had none such.
 fn is_own(lease: &Lease<Outcome>, error: &Error) -> bool {
     let is_begun = matches!(&lease.record.rest, Rest::File(file) if file.stage != Stage::New);
     is_begun && (error.kind() == ErrorKind::Denied || error.kind() == ErrorKind::Changed && error.op() == "resume")

@@ -1,4 +1,4 @@
-//! Shards that are given up: one whose last record can't be read, so that nobody knows what is left of it, or one over which worker
+//! Shards that are given up: one whose last record can't be read, so that its remaining work is unknown, or one over which worker
 //! after worker died. Each is one error of the job, nothing is deleted in it any more, and all other shards go on.
 
 use crate::{

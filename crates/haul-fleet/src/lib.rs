@@ -1,6 +1,6 @@
 //! One job by many workers, on any number of machines: the job is a folder in a store that all of them see. Its shards are ranges
-//! of keys; a worker leases one, lists and compares both sides within it, transfers and deletes there, and writes down what came
-//! of it. ADR 20 has the protocol and what may go wrong.
+//! of keys; a worker leases one, lists and compares both sides within it, transfers and deletes there, and records the
+//! result. ADR 20 has the protocol and its possible failures.
 //!
 //! A large file is split into ranges, which are shards as well.
 //!

@@ -1,12 +1,12 @@
-//! The lease protocol, pure: what a record says, which shard a worker takes, what it writes next, and what an answer to that means.
-//! Workers do what is decided here, and a test searches all schedules of it (`tests/all/model.rs`).
+//! The lease protocol, pure: the contents of a record, which shard a worker takes, what it writes next, and the meaning of an answer to
+//! that. Workers carry out these decisions, and a test searches all schedules of them (`tests/all/model.rs`).
 //!
 //! A shard is a row of numbered records. A record is created only where no record of that number exists, and never changed: so of
-//! two who build on the same record one fails, and a lease that was taken over is lost to whoever held it. The highest number
+//! two workers that build on the same record one fails, and a lease that was taken over is lost to its former holder. The highest number
 //! counts.
 //!
-//! A large file is a shard too, split off by the shard of its key. Who claims it begins its write, and splits off ranges of it;
-//! once those are done it is claimed again, by whoever finishes the file.
+//! A large file is a shard too, split off by the shard of its key. The worker that claims it begins its write, and splits off ranges of it;
+//! once those are done it is claimed again, by the worker that finishes the file.
 
 use haul_core::{
     Key, Version,
@@ -87,7 +87,7 @@ pub enum State {
     Open,
     /// Held by the record's writer.
     Held,
-    /// Nobody: there is nothing left.
+    /// Nobody: no work is left.
     Done,
 }
 
@@ -129,11 +129,11 @@ pub struct FileShard {
 pub enum Stage {
     /// Its write isn't begun.
     New,
-    /// Its write is begun. Its ranges are its children; once all are done, whoever claims it finishes the file.
+    /// Its write is begun. Its ranges are its children; once all are done, the next worker to claim it finishes the file.
     Begun,
     /// A range of its parts, from the first of these numbers to before the second.
     Range(u64, u64),
-    /// A range, and what came of it: text to the protocol.
+    /// A range, and its result: text to the protocol.
     Came(String),
 }
 
@@ -154,13 +154,13 @@ pub struct Record<T> {
     pub children: Vec<Child>,
     /// Children so far.
     pub born: u64,
-    /// Tries at what is left that failed with what may pass. That a worker was interrupted is no failure.
+    /// Tries at the rest that failed for a reason that may pass. An interrupted worker is no failure.
     #[serde(default)]
     pub failures: u64,
     /// Holders that were taken for dead since something of it was last written down as done.
     #[serde(default)]
     pub deaths: u64,
-    /// Why it is given up: whoever holds it only writes that down.
+    /// Why it is given up: its holder only records that.
     #[serde(default)]
     pub given_up: Option<String>,
 }
@@ -184,7 +184,7 @@ impl<T: Default> Record<T> {
 }
 
 impl<T> Record<T> {
-    /// Nobody may claim it before its children are done: a large file whose ranges are on their way.
+    /// It can't be claimed before its children are done: a large file whose ranges are on their way.
     pub fn waits(&self) -> bool {
         self.state == State::Open && matches!(&self.rest, Rest::File(file) if file.stage == Stage::Begun)
     }
@@ -204,29 +204,29 @@ pub struct Lease<T> {
 /// A holder's report.
 #[derive(Clone, Debug)]
 pub enum Progress<T> {
-    /// It came this far and goes on; what is left is cut at these keys, and only the first piece stays. These large files were met
+    /// It came this far and goes on; the rest is cut at these keys, and only the first piece stays. These large files were met
     /// on the way: they are shards of their own from now on.
     Reached(Key, T, Vec<Key>, Vec<FileShard>),
     /// It stops, having come this far (`None`: it can't tell, and nothing was met), and leaves the rest to others.
     GivesBack(Option<Key>, T, Vec<FileShard>),
-    /// It failed with what may pass, and leaves it to others to try again.
+    /// It failed for a reason that may pass, and leaves it to others to try again.
     Fails,
-    /// Nothing is left but large files that were met on the way.
+    /// No work is left except large files that were met on the way.
     Settled(T, Vec<FileShard>),
     /// The write of a large file is begun: what is known of it now, and its ranges.
     Begun(FileShard, Vec<FileShard>),
-    /// Nothing is left of a range of a large file, of which this came.
+    /// A range of a large file is done, with this result.
     Came(String),
-    /// Nothing is left.
+    /// No work is left.
     Done(T),
 }
 
 /// The store's answer to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It is there.
+    /// It was created.
     Created,
-    /// Something was there before: another's record, or this one, if an answer was lost on the way.
+    /// A record existed before: another's, or this one, if an answer was lost on the way.
     Exists,
     /// None came: it may be there or not.
     Lost,
@@ -246,9 +246,9 @@ pub enum Meaning {
 pub enum Found {
     /// The record counts.
     Stands,
-    /// Another's record is there: the lease is lost.
+    /// Another's record exists: the lease is lost.
     Lost,
-    /// Nothing is there: it is to be written again.
+    /// No record exists: it is to be written again.
     Again,
 }
 
@@ -264,7 +264,7 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
     /// The record by which `me` takes over what `self` leaves to others, or what its holder, taken for dead, holds.
     pub fn claimed(&self, me: &WorkerId) -> Lease<T> {
         let mut record = Record { state: State::Held, by: me.clone(), children: Vec::new(), ..self.record.clone() };
-        // One's own claim, of which no answer came, is nobody's death.
+        // One's own claim without an answer is no death.
         record.deaths += u64::from(self.record.state == State::Held && self.record.by != *me);
         Lease { id: self.id.clone(), number: self.number + 1, record }
     }
@@ -342,7 +342,7 @@ impl<T: Clone + Default + PartialEq + AddAssign> Lease<T> {
         record.born += 1;
     }
 
-    /// The first records of what this record splits off.
+    /// The first records of the shards that this record splits off.
     pub fn births(&self) -> Vec<Lease<T>> {
         let born = |child: &Child| Lease {
             id: child.id.clone(),
@@ -378,7 +378,7 @@ impl<T: AddAssign> Record<T> {
 pub struct Seen {
     /// Which.
     pub id: ShardId,
-    /// Its state, and who wrote its last record.
+    /// Its state, and the writer of its last record.
     pub state: State,
     /// Writer of that record.
     pub by: WorkerId,
@@ -406,7 +406,7 @@ pub enum Choice {
     Claim(ShardId),
     /// It waits: others hold what is left.
     Wait,
-    /// Nothing is left.
+    /// No work is left.
     Over,
 }
 
@@ -441,7 +441,7 @@ pub fn choose(seen: &[Seen], start: usize, is_dead: impl Fn(&WorkerId) -> bool) 
 /// one.
 pub fn pieces(idle: usize, open: usize, holders: usize) -> usize {
     let wanted = idle.saturating_sub(open);
-    // More than this at once is paid for in requests, and the next who waits gets his share of what is left then.
+    // A larger number would cost requests, and the next waiting worker gets its share of the rest then.
     if wanted == 0 { 1 } else { 1 + wanted.div_ceil(holders.max(1)).min(7) }
 }
 
@@ -463,7 +463,7 @@ impl Patience {
         Patience { looks: looks.max(1), signs: BTreeMap::new() }
     }
 
-    /// Takes in what a look shows: the signs of all who have one. `holders` are those who hold something, with a sign or without.
+    /// Adds a look: the signs of all that have one. `holders` are the workers that hold a shard, with a sign or without.
     pub fn look(&mut self, signs: &BTreeMap<WorkerId, Sign>, holders: &BTreeSet<WorkerId>) {
         let mut next = BTreeMap::new();
         for worker in signs.keys().chain(holders) {

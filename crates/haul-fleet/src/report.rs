@@ -17,19 +17,19 @@ pub(crate) const AT_ONCE: usize = 16;
 /// A job at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
-    /// Nothing is left.
+    /// No work is left.
     pub complete: bool,
     /// Somebody has cancelled it.
     pub cancelled: bool,
     /// Shards so far.
     pub shards: usize,
-    /// Those that are done.
+    /// Shards that are done.
     pub done: usize,
-    /// Those that somebody holds, alive or not.
+    /// Shards that are held, by a live worker or not.
     pub held: usize,
     /// Workers that have given a sign of life and not taken it away.
     pub workers: usize,
-    /// Those of them that have ended or say nothing more, as far as whoever looks can tell.
+    /// Those of them that have ended or are silent, as far as the observer can tell.
     pub silent: usize,
     /// Work done in all shards.
     pub outcome: Outcome,
@@ -50,7 +50,7 @@ pub async fn records(board: &Board, spec: &Spec, view: &View, known: &mut Known)
     let maker = WorkerId(String::new());
     let first = |(id, range)| (id, Record::first(&maker, Rest::Keys(range)));
     let mut all: Records = spec.shards().into_iter().map(first).collect();
-    // A listing may be older than what is known already.
+    // A listing may be older than the known records.
     let is_known = |(known, record): &(u64, Record<Outcome>), number| *known >= number && !record.by.is_unread();
     let news = view.latest.iter().filter(|(id, number)| !known.get(*id).is_some_and(|known| is_known(known, **number)));
     let news: Vec<(ShardId, u64)> = news.map(|(id, number)| (id.clone(), *number)).collect();
@@ -99,7 +99,7 @@ async fn read(board: &Board, view: &View, id: ShardId, number: u64) -> Result<(S
     }
 }
 
-/// Receipts and facts are long, and only whoever finishes the file needs them.
+/// Receipts and facts are long, and only the worker that finishes the file needs them.
 pub(crate) fn shorten(record: &mut Record<Outcome>) {
     if let Rest::File(FileShard { stage: Stage::Came(came), about, .. }) = &mut record.rest {
         (*came, *about) = (String::new(), String::new());

@@ -81,7 +81,7 @@ impl Default for Settings {
 /// Hears how many workers live, whenever it looks.
 pub type Living = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// True for a worker that has surely ended, by what else is known of it than its signs of life.
+/// True for a worker that has certainly ended, by facts other than its signs of life.
 pub type Gone = Arc<dyn Fn(&WorkerId) -> bool + Send + Sync>;
 
 /// Puts an error in words, in one line.
@@ -105,18 +105,18 @@ pub struct Worker {
     pub machine: Machine,
     /// Ends it: what it holds is given back.
     pub stop: Cancel,
-    /// Shares rates between those who live.
+    /// Shares rates between the live workers.
     pub living: Living,
     /// Workers whose leases needn't be waited for.
     pub gone: Gone,
-    /// Words for what is written down of errors.
+    /// Words for errors in records.
     pub line: Line,
 }
 
 /// How a worker ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// Nothing is left of the job.
+    /// No work is left in the job.
     NothingLeft(Box<Summary>),
     /// It was stopped, and gave back what it held.
     Stopped,
@@ -165,7 +165,7 @@ pub(crate) struct Crew {
     pub worker: Worker,
     pub spec: Arc<Spec>,
     state: Mutex<Sight>,
-    /// The shards that it holds: the number of the record, and what ends the run if that is lost.
+    /// The shards that it holds: the number of the record, and what ends the run if the lease is lost.
     held: Mutex<BTreeMap<ShardId, (u64, Cancel)>>,
     /// Told after the look of each interval, and when a task is through with a shard.
     looked: Notify,
@@ -287,14 +287,14 @@ impl Crew {
         self.sighted.notify_waiters();
     }
 
-    /// The job was removed, so nothing that is under way may go on: another job may be in its folder, of other ends.
+    /// The job was removed, so work under way must stop: another job may be in its folder, of other ends.
     fn lose_all(&self) {
         self.removed.store(true, Relaxed);
         self.ended.cancel();
         self.held().values().for_each(|(_, lost)| lost.cancel());
     }
 
-    /// Takes a look in: who lives, who waits, what is lost. One that isn't the first of its interval says nothing about who lives.
+    /// Adds a look: live workers, waiting workers, lost leases. One that isn't the first of its interval says nothing about who lives.
     fn saw(&self, view: View, next_interval: bool) {
         if view.cancelled {
             self.ended.cancel();
@@ -380,7 +380,7 @@ impl Crew {
                 }
                 Choice::Wait => {
                     let others = self.waiting.fetch_add(1, Relaxed);
-                    // All of its tasks wait, so it could do with a part of what others hold.
+                    // All of its tasks wait, so it could use a part of the others' work.
                     let all_wait = others + 1 == self.shards;
                     if all_wait {
                         self.say_idle(true).await?;
@@ -452,7 +452,7 @@ impl Crew {
         }
     }
 
-    /// All shards as a listing shows them, with what is known of their records.
+    /// All shards as a listing shows them, with the known state of their records.
     fn seen(&self, view: &View) -> Vec<Seen> {
         let sight = self.sight();
         let of_others = WorkerId("?".into());
@@ -485,7 +485,7 @@ impl Crew {
         all
     }
 
-    /// The first record of a shard that the job was made with, which nobody writes.
+    /// The first record of a shard that the job was created with, which nobody writes.
     fn first_record(&self, id: &ShardId) -> Option<Record<Outcome>> {
         let shards = self.spec.shards();
         let range = shards.into_iter().find(|(first, _)| first == id).map(|(_, range)| range);
@@ -501,7 +501,7 @@ impl Crew {
             there => there?,
         };
         let Some(mut record) = there else {
-            // It was there when the one that it was split off from was done. That it isn't listed for so long is no delay.
+            // It existed when its parent was done. Being unlisted for this long is no delay.
             let is_gone = latest.is_none() && id.parent().is_some();
             return if is_gone { Err(gone(&id)) } else { Ok(None) };
         };
@@ -554,7 +554,7 @@ impl Crew {
         done
     }
 
-    /// Nothing is left of a shard.
+    /// Notes that a shard is done.
     pub async fn is_done(&self, lease: &Lease<Outcome>, outcome: Outcome) -> Result<()> {
         match self.write(&lease.with(Progress::Done(outcome))).await? {
             true => self.board().note_done(&lease.id).await,
@@ -711,7 +711,7 @@ impl Crew {
         }
     }
 
-    /// One run of the engine, until it ends, or is paused for what there is to write down.
+    /// One run of the engine, until it ends, or is paused because there is something to record.
     async fn run_part(&self, lease: &Lease<Outcome>, part: Part, errors: u64) -> PartReport {
         let worker = &self.worker;
         let (_, lost) = self.held().get(&lease.id).cloned().unwrap_or_default();
@@ -724,7 +724,7 @@ impl Crew {
         let job = worker.job.clone().with(|job| {
             // An error anywhere in a shard means that nothing is deleted in it.
             job.verb = if self.spec.sync && errors == 0 { Verb::Sync } else { Verb::Copy };
-            // That the source isn't empty is known from its witnesses.
+            // Its witnesses prove that the source isn't empty.
             job.deletes.allow_empty_source = true;
             job.listing.part = part;
         });

@@ -1,5 +1,5 @@
-//! Where the destination isn't a directory: a transfer of one entry gives that one the destination's name, one of several
-//! makes a directory of it, and one of none makes nothing. What counts is what the source shows, so it is looked at first.
+//! If the destination isn't a directory: a transfer of one entry gives that one the destination's name, one of several
+//! creates a directory there, and one of none creates nothing. The source's entries decide, so they are looked at first.
 
 use super::{
     Context,
@@ -24,9 +24,9 @@ enum Shown {
     Several,
 }
 
-/// Gives the one entry of a transfer the destination's name; leaves no job where there is nothing to bring.
+/// Gives the one entry of a transfer the destination's name; leaves no job if there is nothing to transfer.
 ///
-/// Errors: a source or a rule that can't be meant.
+/// Errors: a source or a rule that can't be used.
 pub async fn settle(
     options: &Options,
     ctx: &Context<'_>,

@@ -1,5 +1,5 @@
-//! Several sources of which some are remotes: each is a job that knows nothing of the others, so what two of them would bring
-//! to one place is refused before anything is done. Sources that are all on this machine are merged instead.
+//! Several sources of which some are remotes: each is a job that knows nothing of the others, so names that two of them would transfer
+//! to one place are refused before anything is done. Sources that are all on this machine are merged instead.
 
 use super::{
     Context,
@@ -50,7 +50,7 @@ pub async fn check(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) -> Result
     Ok(())
 }
 
-/// The names that a job brings to the destination, without what tells their kind.
+/// The names that a job transfers to the destination, without the mark of their kind.
 fn names(job: &Leg) -> Vec<Vec<u8>> {
     match (&job.one, &job.scope.only) {
         (Some((_, to)), _) => vec![to.path().to_vec()],
@@ -73,7 +73,7 @@ async fn shows(store: &Arc<dyn Store>, name: &[u8]) -> Result<bool, Refusal> {
     for key in [Key::new(name)].into_iter().chain(link).chain(dir) {
         match store.stat(&key).await {
             Ok(_) => return Ok(true),
-            // Nothing comes from a closed directory, as its job tells.
+            // A closed directory yields no files, as its job reports.
             Err(error) if store.caps().dirs && error.kind() == ErrorKind::Denied => return Ok(false),
             Err(_) => {}
         }

@@ -21,7 +21,7 @@ pub struct Context<'a> {
     pub meters: Arc<Meters>,
     /// Stops the run.
     pub cancel: Cancel,
-    /// Nothing is to be changed, whatever the words say.
+    /// Nothing is to be changed, whatever the options say.
     pub dry_run: bool,
     /// `--interactive` was given. A run can't ask, so it refuses.
     pub interactive: bool,

@@ -17,7 +17,7 @@ pub const STREAM: u8 = 12;
 pub const SIGNAL: u8 = 20;
 /// Some files or attributes could not be transferred.
 pub const PARTIAL: u8 = 23;
-/// Some files of the source were gone when their turn came.
+/// Some files of the source were missing when their turn came.
 pub const VANISHED: u8 = 24;
 /// `--max-delete` was reached.
 pub const MAX_DELETE: u8 = 25;
@@ -34,7 +34,7 @@ pub type Refusal = (u8, String);
 /// Problems of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Trouble {
-    /// Files that were gone.
+    /// Files that disappeared.
     pub vanished: u64,
     /// Anything else about single files.
     pub partial: u64,
@@ -76,7 +76,7 @@ impl Trouble {
         }
     }
 
-    /// The exit code, and what to say of it.
+    /// The exit code, and its text.
     pub fn code(&self) -> (u8, &'static str) {
         match self {
             Trouble { signal: true, .. } => (SIGNAL, "stopped by a signal"),

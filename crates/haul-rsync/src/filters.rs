@@ -15,7 +15,7 @@ use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 /// Rule files on this machine's disks.
 #[derive(Debug)]
 struct Disks {
-    /// Links of whoever lead to them.
+    /// Links of any owner are followed to them.
     any_links: bool,
     input: named::Input,
 }
@@ -50,7 +50,7 @@ pub struct Scope {
     pub bare_root: bool,
     /// The names that arguments give.
     pub only: Option<Only>,
-    /// Names at the root that other sources bring, and that must not be deleted for that.
+    /// Names at the root that other sources transfer, and that must not be deleted because of that.
     pub others: Vec<Vec<u8>>,
     /// Sources whose names may be the same.
     pub merged: Option<Arc<dyn OtherSources>>,

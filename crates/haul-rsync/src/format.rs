@@ -23,15 +23,15 @@ pub struct Kept {
 /// The change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Its bytes are brought here.
+    /// Its bytes are transferred here.
     Received,
     /// Its bytes are sent to a remote.
     Sent,
     /// It is made or changed without any bytes.
     Local,
-    /// It becomes a copy of what another place has.
+    /// It becomes a copy of an alternate destination's file.
     Found,
-    /// It is another name of a file of another place, or of what it was one of before.
+    /// It is another name of a file of an alternate destination, or of its file before.
     Linked,
     /// It becomes another name of a file, which is reported even if nothing else changes.
     Tied,

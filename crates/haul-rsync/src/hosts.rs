@@ -21,7 +21,7 @@ const SHELL: &str = "ssh";
 /// How a connection string to haul at a host begins.
 const FAR: &str = ":far,";
 
-/// A host, and what is typed behind it.
+/// A host, and the path typed after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Typed<'a> {
     user: Option<&'a str>,
@@ -127,9 +127,9 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// The way to a host: haul there, else its SFTP server in the same login, said in one line.
+/// The way to a host: haul there, else its SFTP server in the same login, reported in one line.
 ///
-/// Errors: neither is there, or SFTP can't keep what is asked for.
+/// Errors: neither exists there, or SFTP doesn't support the options.
 async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>, is_source: bool) -> Result<String, Refusal> {
     let (mut words, there) = (shell(options)?, typed.there());
     if is_ssh(&words) {
@@ -170,7 +170,7 @@ async fn climb(options: &Options, ctx: &Context<'_>, typed: &Typed<'_>, is_sourc
         );
         return Err((exit::UNSUPPORTED, line));
     }
-    // rclone's way is to follow links that nobody asked for.
+    // rclone by default follows links unasked.
     let sftp = format!(":sftp,protocol=sftp,skip_links=true,ssh={ssh}:");
     match reach_by(options, ctx, &sftp).await? {
         Ok(()) => {
@@ -231,7 +231,7 @@ fn unkept(options: &Options, is_source: bool) -> Option<&'static str> {
     asked.into_iter().find_map(|(asked, name)| asked.then_some(name))
 }
 
-/// The words of what leads to hosts: those of `-e`, else of `RSYNC_RSH`.
+/// The words of the command that reaches hosts: those of `-e`, else of `RSYNC_RSH`.
 ///
 /// Errors: a quote that doesn't end.
 fn shell(options: &Options) -> Result<Vec<String>, Refusal> {

@@ -41,9 +41,9 @@ pub fn help() -> String {
 pub struct Info {
     /// Deletions.
     pub del: u8,
-    /// That the work begins.
+    /// The start of the work.
     pub flist: u8,
-    /// 1: names of what is transferred, and of symlinks that are left out; 2: of what isn't too.
+    /// 1: names of transferred files, and of symlinks that are left out; 2: of the others too.
     pub name: u8,
     /// Names that aren't transferred, as they are no file, directory or other supported kind.
     pub nonreg: u8,
@@ -110,7 +110,7 @@ impl Info {
             "remove" => self.remove = level,
             "skip" => self.skip = level,
             "stats" => self.stats = level,
-            // The others are of what haul doesn't tell.
+            // The others are of messages that haul doesn't print.
             _ => {}
         }
     }

@@ -21,7 +21,7 @@ pub enum Part {
 pub struct Leg {
     /// The source's folder as typed.
     pub src: OsString,
-    /// Path below the destination's root, for what is given relative to that root.
+    /// Path below the destination's root, for options with paths relative to that root.
     pub into: Vec<u8>,
     /// The destination's folder as typed.
     pub dst: OsString,
@@ -33,7 +33,7 @@ pub struct Leg {
     pub one: Option<(Key, Key)>,
     /// Its part of the work.
     pub part: Part,
-    /// It brings one entry, and the destination is that one's name.
+    /// It transfers one entry, and the destination is that one's name.
     pub alone: bool,
 }
 

@@ -83,7 +83,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// True when it was stopped by a signal: the same words go on with it.
+    /// True when it was stopped by a signal: the same command line resumes it.
     pub fn was_stopped(&self) -> bool {
         self.trouble.code().0 == exit::SIGNAL
     }
@@ -147,7 +147,7 @@ pub fn run<'a>(words: Vec<OsString>, ctx: &'a Context<'a>) -> LocalBoxFuture<'a,
     })
 }
 
-/// A run that is to be quiet or to change nothing asks nobody.
+/// A run that is quiet or changes nothing never prompts.
 fn may_ask(options: &Options, ctx: &Context<'_>) {
     if options.quiet || options.dry_run {
         ctx.session.ask_nobody();
@@ -299,7 +299,7 @@ async fn transfer(options: &Options, reporting: Option<Reporting>, ctx: &Context
         }
     }
     top.restore();
-    // As in rsync, which makes nothing where nothing came from elsewhere.
+    // As in rsync, which creates nothing if nothing was received.
     if !options.dry_run && !stopped && !receives {
         sources::make_named_dir(dest);
     }
@@ -343,7 +343,7 @@ fn check_checksum(options: &Options) -> Result<(), Refusal> {
     }
 }
 
-/// Errors: the directory for what is under way isn't there.
+/// Errors: the directory for partial files is missing.
 async fn check_temp_dir(options: &Options, dest: &OsStr, there: &There<'_>) -> Result<(), Refusal> {
     let Some(dir) = &options.temp_dir else { return Ok(()) };
     let to = Typed::parse(dest)?;
@@ -539,7 +539,7 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) ->
     let Some(dir) = filters::backup_dir_inside(options) else { return Ok(()) };
     let inside = [dir, b"/"].concat();
     let bare = Options { backup_dir: None, ..options.clone() };
-    // A job of one file brings that alone.
+    // A job of one file transfers that alone.
     for job in jobs.iter().filter(|job| job.one.is_none()) {
         let scope = &job.scope;
         let dir = match inside.strip_prefix(&scope.prefix[..]) {
@@ -559,7 +559,7 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) ->
         }
         let from = ctx.open_as(&job.src, &opening::of_source(options, job));
         match from.map_err(|e| (exit::FILE_IO, format!("{e:#}")))?.stat(&dir).await {
-            // Nothing comes from a closed directory, as the job tells.
+            // A closed directory yields no files, as the job reports.
             Err(error) if what::is_of_path(&error) => continue,
             Err(error) => return Err((exit::FILE_IO, error.to_string())),
             Ok(_) => {}
@@ -572,7 +572,7 @@ async fn check_backup_dir(options: &Options, ctx: &Context<'_>, jobs: &[Leg]) ->
     Ok(())
 }
 
-/// Tells of rules that directories brought and that can't be read, and says whether there are any.
+/// Reports rules of directories that can't be parsed; true if there are any.
 fn tell_broken_rules(filter: &Filter, lines: &Lines) -> bool {
     let broken = filter.broken_rules();
     for wrong in &broken {

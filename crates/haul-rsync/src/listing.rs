@@ -1,4 +1,4 @@
-//! `--list-only`, and a source without a destination: what is there, as rsync lists it.
+//! `--list-only`, and a source without a destination: the source's entries, in rsync's format.
 
 use super::{
     Context,
@@ -131,7 +131,7 @@ fn is_contents(name: &[u8]) -> bool {
     name.ends_with(b"/") || matches!(name, b"." | b"..") || name.ends_with(b"/.")
 }
 
-/// Where a symlink here points, which `-l` tells.
+/// The target of a symlink here, which `-l` shows.
 fn target(options: &Options, path: &[u8]) -> Option<Vec<u8>> {
     let target = rustix::fs::readlink(path, Vec::new()).ok().filter(|_| options.links)?;
     Some([b" -> ", &shown(&options.munge.target(target.into_bytes()), options.raw_bytes)[..]].concat())

@@ -38,7 +38,7 @@ enum Kind {
     Absent,
     Dir,
     Other,
-    /// There, and not part of it; or nobody can tell.
+    /// It exists, and is not part of it; or that is unknown.
     Unknown,
 }
 
@@ -92,7 +92,7 @@ impl Shown {
             _ => (Kind::Other, Key::new(name)),
         };
         if !self.selection.takes(key.as_bytes(), false) {
-            // Where nobody knows what its rules leave out, it may show this.
+            // If it is unknown which names its rules leave out, it may have this one.
             return if self.selection.is_broken() { Kind::Unknown } else { Kind::Absent };
         }
         let omitted = kind == Kind::Other || self.options.one_file_system > 1;
@@ -105,7 +105,7 @@ struct Others {
     /// Those that go before this source.
     before: Vec<Arc<Shown>>,
     after: Vec<Arc<Shown>>,
-    /// It brings the whole of its folder.
+    /// It transfers the whole of its folder.
     whole: bool,
 }
 
@@ -116,7 +116,7 @@ impl OtherSources for Others {
     }
 
     fn has_dir(&self, name: &[u8]) -> bool {
-        // The root is nobody's before it is one's that brings the whole of its folder.
+        // The root belongs to no source before one that transfers the whole of its folder.
         let after = name.is_empty() && !self.whole && self.after.iter().any(|shown| shown.whole);
         after || self.before.iter().any(|shown| shown.kind(name) == Kind::Dir)
     }
@@ -155,7 +155,7 @@ pub fn merge(options: &Options, jobs: Vec<Leg>) -> Result<Vec<Leg>, Refusal> {
     Ok(if first { [deletes, jobs].concat() } else { [jobs, deletes].concat() })
 }
 
-/// The jobs that delete: one for all where a source brings the whole of its folder, else one for each name.
+/// The jobs that delete: one for all if a source transfers the whole of its folder, else one for each name.
 fn deletes(jobs: &[Leg]) -> Vec<Leg> {
     let deleting = |job: &Leg| Leg { part: Part::Deletes, ..job.clone() };
     if let Some(whole) = jobs.iter().find(|job| job.scope.only.is_none()) {

@@ -1,5 +1,5 @@
-//! Names of a list that a source on another machine doesn't have. One listing of all that is named tells: a question for each name would
-//! take a round trip each.
+//! Names of a list that are missing from a source on another machine. One listing of all named paths shows it: a request for each name
+//! would take a round trip each.
 
 use super::{
     exit::Refusal,
@@ -23,9 +23,9 @@ const AT_ONCE: usize = 32;
 /// Names below which nothing is listed.
 #[derive(Default)]
 pub struct Unlisted {
-    /// Those that aren't there.
+    /// Names that are missing.
     pub missing: HashSet<Vec<u8>>,
-    /// Those that are symlinks, which aren't followed.
+    /// Names that are symlinks, which aren't followed.
     pub links: HashSet<Vec<u8>>,
 }
 
@@ -41,7 +41,7 @@ pub async fn unlisted(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Unlis
     let mut links = HashSet::new();
     let mut unseen: BTreeSet<Vec<u8>> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
     let only = Some(Only::new(names.to_vec(), false));
-    // No rules: what they leave out is there.
+    // No rules: paths that they leave out exist.
     let filter = filters::filter(&Options::default(), Scope { bare_root: true, only, ..Scope::default() })?;
     let request = ListOptions { dirs: true, posix: true, for_join: true, ..ListOptions::default() };
     let mut listing = haul::list(store, &Arc::new(filter), request);

@@ -23,12 +23,12 @@ pub fn of_listing(options: &Options, above: usize) -> OpenOptions {
     OpenOptions { links, ..looked_at(options) }
 }
 
-/// A job's source. All who look at it open it like this, so that its links mean the same to each of them.
+/// A job's source. All users of it open it like this, so that its links mean the same to each of them.
 pub fn of_source(options: &Options, job: &Leg) -> OpenOptions {
     of_listing(options, job.above())
 }
 
-/// A job's destination, and what options name beside it. What the destination's links lead to is not the source's.
+/// A job's destination, and the paths that options name beside it. The targets of the destination's links are not the source's.
 pub fn of_destination(options: &Options) -> OpenOptions {
     let rules = options.keep_dirlinks.then_some(LinkRules { tell: true, ..LinkRules::default() });
     let links = links(options, false, rules);

@@ -53,7 +53,7 @@ pub struct Options {
     /// Once: what is mounted is left out; twice: where it is mounted too.
     pub one_file_system: u8,
     pub prune_empty_dirs: bool,
-    /// `None` where nobody says.
+    /// `None` if unset.
     pub whole_file: Option<bool>,
     /// Data between two hauls is compressed; `None` if unset.
     pub compress: Option<bool>,

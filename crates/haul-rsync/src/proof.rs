@@ -1,5 +1,5 @@
-//! Several sources that make one tree, where deletions come before the first transfer: what the first source lacks is asked of the
-//! others name by name, so none of them is listed yet. Here all of them are, since nothing is deleted after an error.
+//! Several sources that make one tree, where deletions come before the first transfer: names missing from the first source are looked up in
+//! the others one by one, so none of them is listed yet. Here all of them are, since nothing is deleted after an error.
 
 use super::{
     Context,
@@ -22,15 +22,15 @@ use std::{os::unix::ffi::OsStrExt as _, sync::Arc};
 
 /// Known facts of the sources.
 pub struct Proof {
-    /// All that they hold could be listed.
+    /// All their contents could be listed.
     pub whole: bool,
-    /// Rules that their directories bring can't be read.
+    /// Rules of their directories can't be parsed.
     pub broken: bool,
 }
 
-/// Lists the source of every job that transfers more than one file, and tells what is wrong with it.
+/// Lists the source of every job that transfers more than one file, and reports its errors.
 ///
-/// Errors: a source that can't be opened, a rule that can't be meant.
+/// Errors: a source that can't be opened, a rule that can't be used.
 pub async fn look(options: &Options, ctx: &Context<'_>, lines: &Arc<Lines>, jobs: &[Leg]) -> Result<Proof, Refusal> {
     let mut proof = Proof { whole: true, broken: false };
     for job in jobs.iter().filter(|job| job.part == Part::Transfers && job.one.is_none()) {

@@ -3,7 +3,7 @@
 use super::options::Options;
 use std::ffi::OsString;
 
-/// A copy. Its paths are as rsync's: a source with a slash at its end stands for what is in it.
+/// A copy. Its paths are as rsync's: a source with a slash at its end stands for its contents.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Begins each line about an error.
@@ -20,7 +20,7 @@ pub struct Request {
     pub xattrs: bool,
     /// Runs of zeros become holes.
     pub sparse: bool,
-    /// Nothing of what passes stays in the page cache.
+    /// No transferred data stays in the page cache.
     pub drop_cache: bool,
     /// Only errors are printed.
     pub quiet: bool,

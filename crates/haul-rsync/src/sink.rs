@@ -38,7 +38,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 pub struct Place {
     /// Prefix of its keys in printed names; empty or ending in `/`.
     pub prefix: Vec<u8>,
-    /// The source's folder as it was typed; `None` for one that is elsewhere.
+    /// The source's folder as it was typed; `None` for one on another machine.
     pub typed: Option<Vec<u8>>,
     /// One file under a name of its own is shown under the source's.
     pub one: Option<Key>,

@@ -31,7 +31,7 @@ pub enum Kept {
     No,
     /// It is where backups go, as far as anything is kept.
     Done,
-    /// As for a move, as a second name of the file, which still has its own.
+    /// As `Done`, as a second name of the file, which still has its own.
     Linked,
     /// It was moved there: its own name is free.
     Moved,

@@ -77,7 +77,7 @@ const DOUBLE: u64 = 1000;
 /// `key` before the stream has ended well; a stream that ends in an error leaves what was there. Can't be resumed: a
 /// pipe can't be read twice.
 ///
-/// Errors: the stream's, or those of the write.
+/// Errors: of the stream, or of the write.
 pub fn write<'a>(
     store: &'a Arc<dyn Store>,
     key: &'a Key,
@@ -101,9 +101,9 @@ pub fn write<'a>(
     })
 }
 
-/// All that a stream brings, and how much that is: in memory while it is little, then in a temporary file that has no name.
+/// All bytes of a stream, and their number: in memory while few, then in a temporary file without a name.
 ///
-/// Errors: the stream's, and those of the file.
+/// Errors: of the stream, and of the file.
 async fn measured(mut stream: BoxStream<'static, Result<Bytes>>) -> Result<(u64, BoxStream<'static, Result<Bytes>>)> {
     let (mut pieces, mut size) = (Vec::new(), 0);
     while let Some(piece) = stream.next().await {

@@ -1,5 +1,5 @@
-//! Which of some keys a store has: for each its entry, or the proof that it is absent. Chooses between asking for each and leaping
-//! through the listing ([`haul_core::presence`]). For jobs that needn't know what else is there, and for library callers.
+//! Which of some keys a store has: for each its entry, or the proof that it is absent. Chooses between a request for each and leaping
+//! through the listing ([`haul_core::presence`]). For jobs that needn't know the store's other keys, and for library callers.
 
 use crate::list::page::{Page, page};
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -19,9 +19,9 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Keys that are held at once at most, each with what was found: 330 bytes each, twice.
+/// Keys that are held at once at most, each with its answer: 330 bytes each, twice.
 const HELD: usize = 100_000;
-/// Pages that one walk through the listing takes: what its last one shows beyond its keys is of no use, half a page in eight.
+/// Pages that one walk through the listing takes: the part of its last one beyond its keys is useless, half a page in eight.
 const PAGES: f64 = 8.0;
 /// Keys of one walk, least and most.
 const WALK: (usize, usize) = (8, 8_192);
@@ -29,13 +29,13 @@ const WALK: (usize, usize) = (8, 8_192);
 const AHEAD: usize = 1_000;
 /// Questions under way at once where the store's lanes limit them.
 const WIDE: usize = 256;
-/// Answers that are given out together.
+/// Answers that are returned together.
 const BATCH: usize = 1_000;
 
 /// Known state of a key.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// It is there.
+    /// It exists.
     There(Entry),
     /// It isn't: proved.
     Absent,
@@ -50,7 +50,7 @@ pub trait Wanted: Send + 'static {
     /// The key.
     fn key(&self) -> &Key;
 
-    /// False for what only passes by, keeping its place in the order.
+    /// False for a key that only passes through, keeping its place in the order.
     fn is_asked(&self) -> bool {
         true
     }
@@ -119,7 +119,7 @@ pub(crate) fn options(job: &Job, dst: &Arc<dyn Store>) -> Option<Options> {
 /// All answers at once.
 #[derive(Debug)]
 pub struct Found {
-    /// Each key with what is known of it, in order.
+    /// Each key with its answer, in order.
     pub answers: Vec<(Key, Answer)>,
     /// The way, and why.
     pub choice: Choice,
@@ -138,7 +138,7 @@ pub async fn find(store: &Arc<dyn Store>, keys: Vec<Key>, options: Options) -> F
     Found { answers: all, choice, requests: told.requests() }
 }
 
-/// Looks for what comes from `wanted`, in bytewise order of keys, and gives it back in the same order with its answers. Holds a
+/// Looks up the keys from `wanted`, in bytewise order, and returns them in the same order with their answers. Holds a
 /// bounded number of keys, so `wanted` isn't read faster than the answers are taken.
 pub fn search<T: Wanted>(
     store: &Arc<dyn Store>,
@@ -182,14 +182,14 @@ struct Input<T> {
 }
 
 impl<T: Wanted> Input<T> {
-    /// Waits until `count` are there, or all.
+    /// Waits until `count` have come, or all.
     async fn fill(&mut self, count: usize) {
         while !self.ended && self.waiting.len() < count {
             self.more().await;
         }
     }
 
-    /// Waits until `count` that are asked for are there, or as many as may be held, or all.
+    /// Waits until `count` that are asked for have come, or as many as may be held, or all.
     async fn fill_asked(&mut self, count: usize) {
         let (mut looked, mut asked) = (0, 0);
         while !self.ended && asked < count && self.waiting.len() < HELD {
@@ -225,7 +225,7 @@ struct Search {
     at_once: usize,
     told: Arc<Told>,
     state: Mutex<State>,
-    /// Listing is of no use here.
+    /// Listing is useless here.
     asks_only: AtomicBool,
     /// The store doesn't know us: it would say so of every key.
     refused: OnceLock<Arc<Error>>,
@@ -409,7 +409,7 @@ impl Search {
             let search = self.clone();
             Task::spawn(async move { (search.walk(keys).await, held) })
         });
-        // They are held until they are given out.
+        // They are held until they are returned.
         answers.buffered(at_once).map(|(answers, _held)| answers).boxed()
     }
 

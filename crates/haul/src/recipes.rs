@@ -27,7 +27,7 @@ pub(crate) struct Pair {
     pub old: Recipe,
 }
 
-/// Recipes that were told, by the keys at the destination. Clones share them.
+/// Recipes computed so far, by the keys at the destination. Clones share them.
 #[derive(Clone)]
 pub struct Recipes(Arc<(Mutex<Told>, Semaphore)>);
 

@@ -34,7 +34,7 @@ pub struct Settled {
 }
 
 impl Renames {
-    /// Recognises files by what `by` says, and their size.
+    /// Recognises files by the facts of `by`, and their size.
     pub fn new(by: RenameBy) -> Self {
         Renames { by, missing: Mutex::default(), extra: Mutex::default() }
     }
@@ -113,7 +113,7 @@ impl Renames {
     }
 }
 
-/// A file, and what is known of its content: asked for once, however many others it is compared with.
+/// A file, and the known facts of its content: requested once, however many others it is compared with.
 struct Candidate {
     entry: Entry,
     /// The store was asked for the hashes that it keeps.

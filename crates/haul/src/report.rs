@@ -14,7 +14,7 @@ pub struct Totals {
     pub bytes: u64,
     /// Files deleted.
     pub deletes: u64,
-    /// Of those, files of the source, which a move had brought over.
+    /// Of those, files of the source, which a move had transferred.
     pub sources_deleted: u64,
     /// Directories deleted.
     pub dirs_deleted: u64,
@@ -24,7 +24,7 @@ pub struct Totals {
     pub touched: u64,
     /// Names that became further names of files at the destination.
     pub links: u64,
-    /// Files of which something could not be kept, by what and why.
+    /// Files of which an attribute could not be kept, by attribute and reason.
     pub unkept: UnkeptCounts,
     /// Directories created.
     pub dirs_made: u64,
@@ -34,7 +34,7 @@ pub struct Totals {
     pub server_copies: u64,
     /// Transfers proved equal by a hash, by algorithm.
     pub proved: BTreeMap<Algo, u64>,
-    /// Transfers that went on from an earlier run or attempt, and whose source's hash nobody compared.
+    /// Transfers resumed from an earlier run or attempt whose source hash was not compared.
     pub unproved: u64,
     /// Files and directories beyond `--max-delete`, which were left.
     pub not_deleted: u64,
@@ -83,7 +83,7 @@ pub struct Report {
     pub time_limit: bool,
     /// `--max-transfer` was reached.
     pub transfer_limit: bool,
-    /// Large files that are half sent, with a journal that knows how to go on with them.
+    /// Large files that are half sent, with a journal to resume them.
     pub half_sent: usize,
     /// Bytes of those that are at the destination.
     pub half_sent_bytes: u64,

@@ -1,5 +1,5 @@
-//! A job from start to end: a planner decides, an executor does, and only then is deleted; a dry run only tells. Reads like the
-//! life of an entry in ARCHITECTURE.md.
+//! A job from start to end: a planner decides, an executor carries out, and only then files are deleted; a dry run only reports. Reads like
+//! the life of an entry in ARCHITECTURE.md.
 
 use crate::{
     Cx, Report,
@@ -57,7 +57,7 @@ const AT_REST_WITHIN: Duration = Duration::from_secs(2);
 /// The subject of a run.
 #[derive(Clone, Copy)]
 enum Task<'a> {
-    /// All that both sides have.
+    /// All keys of both sides.
     Whole,
     /// One file, under a name of its own.
     One { from: &'a Key, to: &'a Key },
@@ -97,7 +97,7 @@ impl Run {
         Run { job, cx, ledger, attributes, index, planner, budget, reins, time_limit }
     }
 
-    /// Runs to the end, done or told.
+    /// Runs to the end, carried out or reported.
     async fn complete(self, task: Task<'_>) -> Report {
         match self.job.dry_run {
             true => self.tell(task).await,

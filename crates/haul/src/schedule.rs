@@ -13,13 +13,13 @@ use tokio::sync::mpsc::{Receiver, error::TryRecvError};
 /// each this is 3 MB.
 const BACKLOG: usize = 10_000;
 
-/// Those that may wait where they start as they come: two of the batches that a disk takes, for each of its threads.
+/// Decided transfers that may wait where they start as they come: two of the batches that a disk takes, for each of its threads.
 const AHEAD: usize = 2_000;
 
 /// [`AHEAD`] in a run that may be paused: waiting files are finished first, and others may be waiting for that.
 const AHEAD_OF_A_PAUSE: usize = 200;
 
-/// Those that may be on their way here.
+/// Orders that may be on their way here.
 pub const COMING: usize = 500;
 
 /// [`COMING`] in a run that may be paused.

@@ -11,7 +11,7 @@ use haul_core::{
 use haul_store::{CopyBatch, CopyHow, CopyItem, Store, Watch, WriteSpec};
 use std::sync::Arc;
 
-/// A directory, by its key (which ends in `/`) in a store of what is above it.
+/// A directory, by its key (which ends in `/`) in a store of the folder above it.
 pub struct Directory {
     /// The store.
     pub store: Arc<dyn Store>,
@@ -37,7 +37,7 @@ pub fn may_go_whole(job: &Job, cx: &Cx) -> bool {
         && overlap::check(cx, Verb::Move).is_ok()
 }
 
-/// Moves the directory; `None` where it is to be moved file by file. `cx` names both ends to who hears of it.
+/// Moves the directory; `None` if it must be moved file by file. `cx` names both ends to the sink.
 pub async fn move_whole(cx: &Cx, job: &Job, from: &Directory, to: &Directory) -> Option<Report> {
     let domain = |store: &Arc<dyn Store>| store.caps().domain.clone();
     let (old, new) = domain(&from.store).zip(domain(&to.store))?;
@@ -52,7 +52,7 @@ pub async fn move_whole(cx: &Cx, job: &Job, from: &Directory, to: &Directory) ->
     if let Some(Err(error)) = &answer {
         tracing::debug!(%error, "the directory is not moved as a whole");
     }
-    // The answer may be lost of what was done.
+    // The answer to a successful rename may be lost.
     let done = matches!(answer, Some(Ok(_))) || is_free(from).await && matches!(is_taken(to).await, Ok(true));
     if !done {
         return None;
@@ -64,7 +64,7 @@ pub async fn move_whole(cx: &Cx, job: &Job, from: &Directory, to: &Directory) ->
     Some(report)
 }
 
-/// Whether anything is there, a directory or a file.
+/// Whether a directory or a file exists there.
 async fn is_taken(at: &Directory) -> Result<bool> {
     for key in [&at.key, &Key::new(at.key.path())] {
         match at.store.stat(key).await {
@@ -75,7 +75,7 @@ async fn is_taken(at: &Directory) -> Result<bool> {
     Ok(false)
 }
 
-/// Surely nothing is there.
+/// True if certainly nothing exists there.
 async fn is_free(at: &Directory) -> bool {
     matches!(is_taken(at).await, Ok(false))
 }
