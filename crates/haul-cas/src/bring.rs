@@ -44,9 +44,9 @@ impl Sink for Arrivals {
     }
 }
 
-/// Sends what the remote lacks. `cx` has the cache as its source and the remote as its destination.
+/// Sends the content missing at the remote. `cx` has the cache as its source and the remote as its destination.
 ///
-/// Errors: the cache can't be asked. What failed of single files is in the report.
+/// Errors: the cache can't be asked. Errors of single files are in the report.
 pub fn push<'a>(cx: &'a Cx, job: &'a Job, wanted: &'a Wanted, found: &'a Found) -> LocalBoxFuture<'a, Result<Brought>> {
     Box::pin(async move {
         let (dirs, files): (Vec<Address>, Vec<Address>) = found.there.lacking().partition(|a| a.dir);
@@ -79,7 +79,7 @@ pub fn push<'a>(cx: &'a Cx, job: &'a Job, wanted: &'a Wanted, found: &'a Found) 
 /// Brings what the cache lacks. `cx` has the remote as its source and the cache as its destination. Manifests come first, since
 /// they say what else is wanted: ask again with what they say. The engine proves all by its name before it has that name.
 ///
-/// Errors: the remote can't be asked. What failed of single files is in the report.
+/// Errors: the remote can't be asked. Errors of single files are in the report.
 pub fn fetch<'a>(cx: &'a Cx, job: &'a Job, lacking: Vec<Address>) -> LocalBoxFuture<'a, Result<Brought>> {
     Box::pin(async move {
         let mut brought = Brought::default();

@@ -239,7 +239,7 @@ fn one(cache: &Cache, path: &Path, file: &Found, known: Option<Md5>, links: &[Li
     Ok(hashed)
 }
 
-/// Writes the `.dvc` file, or brings it up to date; gives its path and whether it changed.
+/// Writes or updates the `.dvc` file; returns its path and whether it changed.
 fn write(repo: &Repo, index: &Index, path: &str, fresh: &Fresh) -> Result<(String, bool)> {
     let existing = index.outs.iter().find(|out| out.path == path && out.stage.is_none());
     let file = existing.map_or_else(|| format!("{path}.dvc"), |out| out.file.clone());

@@ -39,7 +39,7 @@ use std::{
 const TRUSTED: u32 = 0o444;
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
-/// Files up to here are read whole, and what was hashed is what is written.
+/// Files up to this size are read whole, and the hashed bytes are the ones written.
 const WHOLE: u64 = 1 << 20;
 
 /// How the names of files that aren't finished begin …
@@ -99,7 +99,7 @@ impl Cache {
         Cache { scratch: Some(folder), ..self }
     }
 
-    /// The path of what has this address.
+    /// The path of the content with this address.
     pub fn path(&self, address: &Address) -> PathBuf {
         let key = address.key();
         // A key is ASCII.

@@ -144,7 +144,7 @@ impl Config {
         self.flag("core", "hardlink_lock")
     }
 
-    /// Ways to bring files into the workspace, the first that works.
+    /// Link types for files in the workspace; the first that works is used.
     ///
     /// Errors: an unknown one.
     pub fn links(&self) -> Result<Vec<Link>, String> {

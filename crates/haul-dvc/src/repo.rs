@@ -1,4 +1,4 @@
-//! A repository: where it is, its configuration, and what its `.dvc` files and `dvc.lock` files track.
+//! A repository: its root, its configuration, and the paths that its `.dvc` files and `dvc.lock` files track.
 
 // A repository is files of this machine's disk, which this crate reads and writes by itself.
 #![allow(clippy::disallowed_methods)]
@@ -147,7 +147,7 @@ impl Repo {
         State::new(self.hashes.clone())
     }
 
-    /// Which of these the cache holds, and in how many bytes, in the same order.
+    /// Which of these the cache holds, and their sizes in bytes, in the same order.
     ///
     /// Errors: the cache can't be read.
     pub async fn held(&self, all: Vec<Address>) -> Result<Vec<(Address, Option<u64>)>> {

@@ -1,4 +1,4 @@
-//! `status`: is what lies in the workspace what is tracked, and does the cache hold it?
+//! `status`: whether the workspace matches the tracked content, and whether the cache holds it.
 
 use crate::{
     hashing::md5s,

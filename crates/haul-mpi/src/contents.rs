@@ -1,4 +1,4 @@
-//! Comparing bytes, and what reading them can end in.
+//! Comparing bytes, and the possible results of a read.
 
 use crate::{shared::Held, work::Item};
 use haul_core::{Error, ErrorKind, Key, Result};

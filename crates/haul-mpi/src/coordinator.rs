@@ -98,11 +98,11 @@ pub struct Coordinator {
     pub seen: (u64, u64),
     /// Errors so far.
     pub errors: u64,
-    /// Sources that were gone when their turn came.
+    /// Sources that were missing when their turn came.
     pub vanished: u64,
     /// No room is left.
     pub full: bool,
-    /// Nothing more is given out.
+    /// No more work is leased.
     pub stopping: bool,
     /// Lines to print.
     pub lines: Vec<String>,
@@ -200,7 +200,7 @@ impl Coordinator {
             && !self.late.values().any(|late| late.awaited)
     }
 
-    /// Nothing of what is to be copied is left.
+    /// True when all files are copied.
     fn is_copied(&self) -> bool {
         self.again.is_empty()
             && self.dirs.is_empty()
@@ -618,7 +618,7 @@ impl Coordinator {
             let count = self.rmdir.len().min(FINISHED_AT_ONCE);
             return Some(Work::Rmdir { dirs: self.rmdir.drain(..count).collect() });
         }
-        // The walk and small files go on beside large ones.
+        // The walk and small files continue beside large ones.
         let others = !self.files.is_empty() || !self.dirs.is_empty();
         if !(others && self.larges.under_way() * 4 >= self.slots * 3)
             && let Some(work) = self.larges.next(self.slots)

@@ -31,7 +31,7 @@ struct Look<'a> {
     fresh: bool,
     found: Found,
     bytes: u64,
-    /// Something was told already, so that others work here too.
+    /// Findings were reported already, so that others work here too.
     told: bool,
     done: Done,
 }

@@ -1,5 +1,5 @@
-//! `--input`: the names that are copied of a source, and nothing else. Rank 0 has them, sorted, and gives each directory's to whoever
-//! works in it.
+//! `--input`: the names to copy of a source, and no others. Rank 0 has them, sorted, and sends those of each directory to the
+//! rank that works in it.
 
 use crate::work::{Job, Raw};
 use haul_core::name_list;

@@ -137,7 +137,7 @@ impl Journal {
         self.write(&Line::Ended(root, key.clone()));
     }
 
-    /// The job is done: there is nothing to go on with.
+    /// Removes the journal: the job is done, and nothing is left to resume.
     #[allow(clippy::disallowed_methods)] // A file of its own.
     pub fn remove(self) {
         let _ = fs::remove_file(&self.path);

@@ -90,7 +90,7 @@ impl Larges {
         self.out
     }
 
-    /// One more.
+    /// Adds a file.
     pub fn add(&mut self, root: u16, node: u32, item: Item) {
         self.next += 1;
         let (id, size) = (self.next, item.size);
@@ -183,7 +183,7 @@ impl Larges {
         large.differs |= differs;
         if !arrived || (self.compare && differs) {
             large.failed |= !arrived;
-            // Nothing more of it is given out.
+            // No more of it is leased.
             (large.next, large.todo) = (large.item.size, Vec::new());
             self.active.remove(&(large.item.size, id));
         }
@@ -226,7 +226,7 @@ impl Larges {
         Some(Work::Discard { id, root, key, token })
     }
 
-    /// A piece that somebody had and nobody will bring.
+    /// Queues a piece again that a lost rank had.
     pub fn again(&mut self, id: u32, range: Range) {
         self.out = self.out.saturating_sub(1);
         let Some(large) = self.files.get_mut(&id) else { return };
@@ -239,7 +239,7 @@ impl Larges {
         }
     }
 
-    /// A file that is whole: by preference one whose last piece this rank brought.
+    /// A file that is complete: preferably one whose last piece this rank wrote.
     pub fn publish(&mut self, rank: usize) -> Option<Work> {
         let own = self.publish.iter().position(|(by, _)| *by == rank).unwrap_or(0);
         let (_, id) = self.publish.remove(own)?;

@@ -74,7 +74,7 @@ pub fn run(asked: Asked, wire: &mut Wire, share: node::Share, runtime: &tokio::r
         }
     }
     let changes = verb != Verb::Check && !job.dry_run;
-    // A job that can't begin leaves nothing to go on with.
+    // A job that can't begin leaves nothing to resume.
     let forget = |kept: Option<Journal>, resuming: bool| kept.filter(|_| !resuming).map(Journal::remove);
     let made = match runtime.block_on(node::prove(&job, changes)) {
         Ok(made) => made,

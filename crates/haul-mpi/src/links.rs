@@ -27,7 +27,7 @@ fn file(root: u16, item: &Item) -> Option<File> {
     Some((root, item.linked?, item.mtime, item.size))
 }
 
-/// All that have several names.
+/// All files that have several names.
 #[derive(Default)]
 pub struct Links {
     files: HashMap<File, State>,

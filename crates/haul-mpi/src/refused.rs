@@ -1,4 +1,4 @@
-//! Options of mpiFileUtils that aren't here, and what to do instead. Pure.
+//! Options of mpiFileUtils that are not supported, and what to do instead. Pure.
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 

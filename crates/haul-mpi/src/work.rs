@@ -62,7 +62,7 @@ pub struct Job {
     pub typed_src: Option<Raw>,
     /// Files that this folder has already become hard links to its own.
     pub link_dest: Option<Raw>,
-    /// Nothing is changed.
+    /// Dry run: nothing is changed.
     pub dry_run: bool,
     /// Each name is printed.
     pub verbose: bool,
@@ -292,7 +292,7 @@ pub enum Work {
         /// Where it was written.
         token: Raw,
     },
-    /// Remove what was written of a large file that nobody goes on with.
+    /// Remove the written parts of a large file that nobody will resume.
     Discard {
         /// Its number; `None` where an earlier run left it.
         id: Option<u32>,
@@ -384,7 +384,7 @@ pub struct Found {
     pub totals: Totals,
     /// Problems.
     pub problems: Vec<Problem>,
-    /// Lines for `--verbose`, and for what a check found.
+    /// Lines for `--verbose`, and for the findings of a check.
     pub lines: Vec<String>,
 }
 
@@ -395,7 +395,7 @@ pub struct Problem {
     pub line: String,
     /// No room is left: nothing more can be written.
     pub full: bool,
-    /// The source was gone when its turn came.
+    /// The source was missing when its turn came.
     pub vanished: bool,
 }
 
@@ -479,7 +479,7 @@ pub struct Done {
     pub finished: bool,
     /// It wasn't done: the rank was stopped, or had been given up.
     pub undone: bool,
-    /// Lines for `--verbose`, and for what a check found.
+    /// Lines for `--verbose`, and for the findings of a check.
     pub lines: Vec<String>,
 }
 
@@ -522,7 +522,7 @@ pub type Mounts = Vec<Vec<Raw>>;
 /// Facts that a rank must see to work on the same files as the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
-    /// A file at the destination, and what is in it.
+    /// A file at the destination, and its content.
     pub nonce: Option<(Raw, String)>,
     /// Number of each source's inode, and when that was made.
     pub sources: Vec<(u64, String)>,
