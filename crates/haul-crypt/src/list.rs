@@ -1,6 +1,10 @@
 //! Listings: a directory of the other store at a time, since the order of encrypted names is another than that of plain ones.
 
-use crate::{Service, names::Mode, options::Strict};
+use crate::{
+    Service,
+    names::{Foreign, Mode},
+    options::Strict,
+};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 use haul_core::{Entry, Error, ErrorKind, Key, Kind, Listed, Result};
 use haul_store::{
@@ -84,11 +88,17 @@ impl Service {
     /// The plain key of what vanished in a directory, if its name was one of ours.
     fn vanished(&self, dir: &Key, hidden: &Key, key: &Key) -> Option<Key> {
         let name = key.as_bytes().strip_prefix(hidden.as_bytes())?;
-        let plain = match name.strip_suffix(b"/") {
-            Some(name) => [&self.names.plain_dir(name).ok()?[..], b"/"].concat(),
-            None => self.names.plain_file(name).ok()?,
-        };
-        Some(Key::new(plain).below(dir.as_bytes()))
+        Some(Key::new(self.plain_name(name).ok()?).below(dir.as_bytes()))
+    }
+
+    /// The plain name of a file, or of a directory with its slash.
+    ///
+    /// Errors: it isn't one of ours.
+    fn plain_name(&self, name: &[u8]) -> Result<Vec<u8>, Foreign> {
+        match name.strip_suffix(b"/") {
+            Some(name) => self.names.plain_dir(name).map(|plain| [&plain[..], b"/"].concat()),
+            None => self.names.plain_file(name),
+        }
     }
 
     /// An entry of a directory with its plain name and size; `None` for what can't be a file of ours.
@@ -106,11 +116,7 @@ impl Service {
             let key = plain.map(|plain| Key::new(plain).below(dir.as_bytes()));
             return Ok(key.ok().map(|key| Found::Entry(Entry { key, ..entry.clone() })));
         }
-        let plain = match name.strip_suffix(b"/") {
-            Some(name) => self.names.plain_dir(name).map(|plain| [&plain[..], b"/"].concat()),
-            None => self.names.plain_file(name),
-        };
-        let plain = plain.map_err(|foreign| {
+        let plain = self.plain_name(name).map_err(|foreign| {
             let kind = if foreign.looks_like_ours { self.unread() } else { ErrorKind::Invalid };
             Error::new(kind, "list", format!("the name can't be decrypted: {}", foreign.why)).with_key(&entry.key)
         })?;

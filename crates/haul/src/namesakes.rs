@@ -1,9 +1,9 @@
 //! The keys by which a store may have an entry of one name, and its entries under them.
 
 use bytes::Bytes;
-use futures::{TryStreamExt, stream::BoxStream};
-use haul_core::{Key, Result};
-use haul_store::{Body, Store};
+use futures::{StreamExt as _, TryStreamExt, stream::BoxStream};
+use haul_core::{Entry, Key, Listed, Result};
+use haul_store::{Body, ListRequest, Store};
 use std::sync::Arc;
 
 /// The keys by which a store knows what is called so and is no directory: of a file or the like, and of a symlink.
@@ -21,6 +21,18 @@ pub fn of_any_kind(store: &Arc<dyn Store>, name: &[u8]) -> impl Iterator<Item = 
 pub async fn has_other_kind(store: &Arc<dyn Store>, key: &Key) -> bool {
     for other in of_any_kind(store, key.path()) {
         if other != *key && store.stat(&other).await.is_ok_and(|entry| entry.is_dir() == other.is_dir()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// True when the store lists an entry like this in the directory of `key`. A name that can be asked for may be one that the store takes
+/// for the same as another.
+pub async fn lists_beside(store: &Arc<dyn Store>, key: &Key, is_like: impl Fn(&Entry) -> bool) -> bool {
+    let mut listing = store.list(ListRequest::dir(key.parent().as_bytes()));
+    while let Some(step) = listing.next().await {
+        if matches!(&step, Listed::Batch(entries) if entries.iter().any(&is_like)) {
             return true;
         }
     }

@@ -12,19 +12,18 @@ use crate::{
     cx::Cx,
     known::Index,
     ledger::Ledger,
-    namesakes::has_other_kind,
+    namesakes::{has_other_kind, lists_beside},
     part::MayDelete,
     spool::{Gone, Spool},
 };
 use futures::{StreamExt, stream};
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Listed, Result, Side,
+    Entry, Error, ErrorKind, Key, Result, Side,
     event::Event,
     job::{DeleteWhen, Job},
     names::folded,
     plan::Step,
 };
-use haul_store::ListRequest;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
@@ -260,24 +259,20 @@ impl Deleter {
     async fn source_has(&self, key: &Key) -> Result<bool> {
         let (src, filter) = (&self.cx.src, &self.cx.filter);
         let wanted = filter.wants_name(&Entry::file(key.clone(), 0)) && filter.excluded_above(key.as_bytes()).is_none();
+        if !wanted {
+            return Ok(false);
+        }
         match src.stat(key).await {
-            _ if !wanted => Ok(false),
             Err(error) if error.is_missing() => Ok(false),
             Err(error) => Err(error),
             Ok(there) if !filter.wants(&there) => Ok(false),
             Ok(there) => {
                 let like = folded(key.as_bytes());
-                let mut listing = src.list(ListRequest::dir(key.parent().as_bytes()));
-                while let Some(step) = listing.next().await {
-                    let same = |entry: &Entry| {
-                        let facts = (entry.size, entry.mtime) == (there.size, there.mtime);
-                        facts && entry.key != *key && folded(entry.key.as_bytes()) == like
-                    };
-                    if matches!(&step, Listed::Batch(entries) if entries.iter().any(same)) {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
+                let same = |entry: &Entry| {
+                    let facts = (entry.size, entry.mtime) == (there.size, there.mtime);
+                    facts && entry.key != *key && folded(entry.key.as_bytes()) == like
+                };
+                Ok(!lists_beside(src, key, same).await)
             }
         }
     }

@@ -5,18 +5,17 @@ use crate::{
     backup::Backup,
     cx::{Cx, cancelled},
     ledger::Ledger,
-    namesakes::of_name,
+    namesakes::{lists_beside, of_name},
     plan::{Planner, no_way},
     transfer::{Arrived, Mover, Order},
 };
-use futures::StreamExt;
 use haul_core::{
-    Entry, Error, ErrorKind, Key, Kind, Listed, Mtime, Result, Side, Version,
+    Entry, Error, ErrorKind, Key, Kind, Mtime, Result, Side, Version,
     event::Event,
     job::{Job, Lookup, Publish},
     plan,
 };
-use haul_store::{CopyHow, ListRequest};
+use haul_store::CopyHow;
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
@@ -233,7 +232,8 @@ impl InTheWay {
         gone.iter().try_for_each(|entry| self.check_older(entry))?;
         // The time alone could also come from deleting another name of the file.
         if let Some(own) = gone.iter().find(|entry| self.is_of_this_run(entry))
-            && !self.is_called_so(dir).await
+            // The destination may list the directory under another name that it takes for the same.
+            && !lists_beside(&self.cx.dst, dir, |entry| entry.key == *dir).await
         {
             return Err(two_for_one(&own.key));
         }
@@ -314,17 +314,6 @@ impl InTheWay {
         self.ledger.report().totals.deletes += 1;
         self.ledger.decided(&plan::extra(entry, true));
         self.ledger.tell(Event::Deleted { side: Side::Dst, key, size });
-    }
-
-    /// True when the destination lists a directory under exactly this name, not only under one that it takes for the same.
-    async fn is_called_so(&self, dir: &Key) -> bool {
-        let mut listing = self.cx.dst.list(ListRequest::dir(dir.parent().as_bytes()));
-        while let Some(step) = listing.next().await {
-            if matches!(&step, Listed::Batch(entries) if entries.iter().any(|entry| entry.key == *dir)) {
-                return true;
-            }
-        }
-        false
     }
 }
 

@@ -1,19 +1,15 @@
 //! Writes that may replace nothing, and lost answers: what refuses the next attempt may be what the first one stored.
 
 use super::{Arrived, Mover, Order, VERIFY};
-use futures::StreamExt as _;
-use haul_core::{Algo, Entry, Error, ErrorKind, Key, Listed, plan::Replace};
-use haul_store::{ListRequest, Stored};
-
-/// True for an error after which a write may have been done all the same.
-pub fn may_be_done(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Io)
-}
+use crate::namesakes::lists_beside;
+use haul_core::{Algo, Entry, Error, ErrorKind, Key, plan::Replace};
+use haul_store::Stored;
 
 impl Mover {
     /// Notes that a write under a condition may have been done although this is its answer.
     pub fn note_lost(&self, order: &mut Order, error: &Error) {
-        order.unsure |= may_be_done(error) && self.replaces(order) == Replace::Absent;
+        let may_be_done = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Io);
+        order.unsure |= may_be_done && self.replaces(order) == Replace::Absent;
     }
 
     /// After a refusal because the destination has an entry of the file's name: that entry, if a hash proves it to be the source's content
@@ -47,12 +43,6 @@ impl Mover {
         if !caps.dirs && !caps.case_insensitive {
             return true;
         }
-        let mut listing = self.cx.dst.list(ListRequest::dir(key.parent().as_bytes()));
-        while let Some(step) = listing.next().await {
-            if matches!(&step, Listed::Batch(entries) if entries.iter().any(|entry| entry.key == *key)) {
-                return true;
-            }
-        }
-        false
+        lists_beside(&self.cx.dst, key, |entry| entry.key == *key).await
     }
 }
