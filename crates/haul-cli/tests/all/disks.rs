@@ -86,6 +86,15 @@ fn what_a_killed_run_left_is_gone_after_the_next_and_nobody_elses() {
     lab.haul(&["copy", "@src", "@dst"]).ok();
     let left: BTreeSet<_> = hidden_in(&dst).iter().map(|path| path.file_name().unwrap().to_owned()).collect();
     assert_eq!(left, others.map(OsString::from).into());
+    // A copy changes nothing at its source. A killed move may have left something there, which the next one removes.
+    let at_the_source = lab.path("src/0").join(dead[0].file_name().unwrap());
+    fs::write(&at_the_source, b"").unwrap();
+    lab.haul(&["copy", "@src", "@dst"]).ok();
+    assert!(at_the_source.exists());
+    lab.haul(&["move", "@src", "@dst", "--dry-run"]).ok();
+    assert!(at_the_source.exists());
+    lab.haul(&["move", "@src", "@dst"]).ok();
+    assert!(!at_the_source.exists());
 }
 
 #[test]

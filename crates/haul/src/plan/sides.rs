@@ -38,6 +38,8 @@ impl Planner {
             one_device: self.one_device(),
             omit_mounts: self.job.listing.mounts == Mounts::Omit,
             part: self.job.listing.part.clone(),
+            // A killed move has put names aside there.
+            sweep: self.job.moves() && !self.job.dry_run,
             ..ListOptions::default()
         };
         let (src, filter) = (self.cx.src.clone(), self.cx.filter.clone());
