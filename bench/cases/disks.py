@@ -10,7 +10,7 @@ from cases.common import OVERHEAD, Case, Command, cannot, remove
 from cases.site import folder_words
 
 FULL = {"calls": (37_760, 6_500, 118), "deep": (1_000, 1_000), "flat": 1_000_000, "sparse": 10_000_000_000, "shared": 1_200_000_000}
-QUICK = {"calls": (1_180, 6_500, 118), "deep": (20, 1_000), "flat": 10_000, "sparse": 500_000_000, "shared": 60_000_000}
+QUICK = {"calls": (1_180, 6_500, 118), "deep": (20, 1_000), "flat": 3_000, "sparse": 500_000_000, "shared": 60_000_000}
 # Of the sparse file one part in a hundred is data, in pieces of this size.
 PIECE = 64 << 10
 TINY = 100
