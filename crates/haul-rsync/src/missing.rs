@@ -27,15 +27,15 @@ pub struct Unlisted {
     pub missing: HashSet<Vec<u8>>,
     /// Names that are symlinks, which aren't followed.
     pub links: HashSet<Vec<u8>>,
+    /// Names that are there although the listing leaves them out.
+    pub left_out: HashSet<Vec<u8>>,
 }
 
 /// Those of `names` (paths below the root of `store`, whose listing shows symlinks) below which nothing is listed. Leaves out names that
 /// can't be listed.
 pub async fn unlisted(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Unlisted, Refusal> {
     if !store.caps().dirs && names.len() <= FEW {
-        let asked = futures::stream::iter(names).map(async |name| (name, is_there(store, name).await));
-        let asked: Vec<_> = asked.buffered(AT_ONCE).collect().await;
-        let missing = asked.into_iter().filter(|(_, there)| !there).map(|(name, _)| name.clone()).collect();
+        let (_, missing) = ask(store, names.to_vec()).await;
         return Ok(Unlisted { missing, ..Unlisted::default() });
     }
     let mut links = HashSet::new();
@@ -63,7 +63,23 @@ pub async fn unlisted(store: &Arc<dyn Store>, names: &[Vec<u8>]) -> Result<Unlis
         let keys = [Key::new(name.clone()), Key::new([name, &b"/"[..]].concat()), Key::symlink(name.clone())];
         !is_whole || dark.iter().any(|lost| keys.iter().any(|key| lost.holds(key)))
     };
-    Ok(Unlisted { missing: unseen.into_iter().filter(|name| !is_dark(name)).collect(), links })
+    let unseen: Vec<Vec<u8>> = unseen.into_iter().filter(|name| !is_dark(name)).collect();
+    if !store.caps().listing_may_omit {
+        return Ok(Unlisted { missing: unseen.into_iter().collect(), links, ..Unlisted::default() });
+    }
+    let (left_out, missing) = ask(store, unseen).await;
+    Ok(Unlisted { missing, links, left_out })
+}
+
+/// Asks for each name: those that are there, and those that aren't.
+async fn ask(store: &Arc<dyn Store>, names: Vec<Vec<u8>>) -> (HashSet<Vec<u8>>, HashSet<Vec<u8>>) {
+    let asked = futures::stream::iter(names).map(async |name| (is_there(store, &name).await, name));
+    let mut asked = std::pin::pin!(asked.buffered(AT_ONCE));
+    let (mut there, mut missing) = (HashSet::new(), HashSet::new());
+    while let Some((is_there, name)) = asked.next().await {
+        if is_there { &mut there } else { &mut missing }.insert(name);
+    }
+    (there, missing)
 }
 
 /// True for a file, and for a prefix of any; also where the answer is another error than that there is none.

@@ -423,6 +423,14 @@ impl Planner<'_> {
             if is_behind {
                 self.tell_behind_link(&path);
             }
+            if unlisted.left_out.contains(&named.name) {
+                let shown = String::from_utf8_lossy(&path);
+                self.lines.complain(&format!(
+                    "\"{shown}\" is there, but the server's listing of its directory leaves it out: not copied"
+                ));
+                self.lines.trouble(|trouble| trouble.partial += 1);
+                self.incomplete = true;
+            }
             // A path behind a link that is followed as it leads out isn't seen here.
             (!is_missing || self.options.copy_unsafe_links) && !is_behind
         });

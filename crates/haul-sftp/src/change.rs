@@ -208,17 +208,24 @@ async fn rename(service: &Service, from: &[u8], to: &[u8]) -> Result<(), Fault> 
 /// between leaves it there: the next one that lists the folder puts it back, see [`put_back`].
 async fn swap(service: &Service, from: &[u8], to: &[u8]) -> Result<(), Fault> {
     let (folder, name) = to.split_at(to.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1));
-    let aside = hidden::aside(name).ok_or_else(|| {
+    let hidden = hidden::aside(name).ok_or_else(|| {
         let message = "the server can't replace a file in one step, and this name is too long to put the old one aside: \
                        remove it first";
         Error::new(ErrorKind::Unsupported, "write", message)
     })?;
-    let aside = [folder, &aside].concat();
+    let aside = [folder, &hidden].concat();
     match rename(service, to, &aside).await {
         // An older one may have been left there. What has the name is newer.
         Err(Fault::Status(..)) if service.facts(&aside, false).await.is_ok() => {
             remove_path(service, &aside).await?;
             rename(service, to, &aside).await?;
+        }
+        Err(Fault::Status(_, words)) if hidden.len() > hidden::SHORT_NAME_MAX => {
+            let message = format!(
+                "the server can't replace a file in one step, and doesn't put the old one aside, perhaps as this name is too long for \
+                 that: remove it first ({words})"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, "write", message).into());
         }
         other => other?,
     }

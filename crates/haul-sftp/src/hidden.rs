@@ -15,7 +15,7 @@ const DIGITS: usize = 16;
 const OWNER: usize = 25;
 /// Name limit of file systems that encrypt names (eCryptfs, as on Synology's shared folders). The final name in a new hidden one is for
 /// people.
-const SHORT_NAME_MAX: usize = 143;
+pub const SHORT_NAME_MAX: usize = 143;
 /// Name limit of all others.
 const NAME_MAX: usize = 255;
 

@@ -91,6 +91,7 @@ fn open(request: OpenRequest) -> Result<Arc<dyn Store>> {
         lanes,
         meters: request.meters.clone(),
         lists_dots: Default::default(),
+        dots_at_the_top: Default::default(),
         made: Default::default(),
         real: Default::default(),
     }))))

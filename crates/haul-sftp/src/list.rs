@@ -109,13 +109,17 @@ async fn found(service: &Arc<Service>, dir: &Key, names: Vec<Name>, meta: bool) 
         let service = service.clone();
         async move {
             match ask(&service, &key, meta).await {
-                Ok(entry) => Found::Entry(entry),
-                Err(error) if error.kind() == ErrorKind::NotFound => Found::Vanished(key),
-                Err(error) => Found::Failed(key, error),
+                Ok(entry) => vec![Found::Entry(entry)],
+                // It may have been a directory.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let dir = key.with_suffix("/");
+                    vec![Found::Vanished(key), Found::Vanished(dir)]
+                }
+                Err(error) => vec![Found::Failed(key, error)],
             }
         }
     });
-    found.extend(asked.buffered(ASKED).collect::<Vec<_>>().await);
+    found.extend(asked.buffered(ASKED).collect::<Vec<_>>().await.into_iter().flatten());
     Ok(found)
 }
 

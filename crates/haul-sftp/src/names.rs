@@ -41,7 +41,7 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
                 return Err(at(OP, dir)(Fault::Status(status::NO_SUCH_FILE, String::new())));
             }
             // And OpenSSH, which ends the listing where a disk doesn't let it read on.
-            if service.lists_dots.load(Relaxed) {
+            if lists_dots(service).await.map_err(at(OP, dir))? {
                 let message = "the server could not read this directory: it lists not even the directory itself";
                 return Err(Error::new(ErrorKind::Io, OP, message).with_key(dir));
             }
@@ -67,6 +67,28 @@ pub async fn of(service: &Service, dir: &Key) -> Result<Vec<Name>> {
         }
         Err(fault) => Err(at(OP, dir)(fault)),
     }
+}
+
+/// Whether the server lists a directory's own name with those in it. If no directory has told so far, the topmost one is asked, once.
+async fn lists_dots(service: &Service) -> Result<bool, Fault> {
+    if service.lists_dots.load(Relaxed) {
+        return Ok(true);
+    }
+    let at_the_top = async || {
+        let first = service.ask("Readdir", async |channel| {
+            let handle = Handle::opened(channel, channel.ask(&Request::Opendir(b"/"))).await?;
+            let first = channel.ask(&Request::Readdir(&handle.name)).await;
+            pool::done(handle.close()).await?;
+            Ok(first?)
+        });
+        match first.await {
+            Ok(Reply::Names(names)) => Ok(names.iter().any(|name| name.name == b"."[..])),
+            Err(fault @ Fault::Lost(_)) => Err(fault),
+            // It may not be seen.
+            _ => Ok(false),
+        }
+    };
+    service.dots_at_the_top.get_or_try_init(at_the_top).await.copied()
 }
 
 /// The names, and whether the directory's own was among them.

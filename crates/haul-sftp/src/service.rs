@@ -47,6 +47,8 @@ pub struct Service {
     pub meters: Arc<Meters>,
     /// The server lists a directory's own name with those in it.
     pub lists_dots: AtomicBool,
+    /// The first names of its topmost directory say so, where those were asked for.
+    pub dots_at_the_top: tokio::sync::OnceCell<bool>,
     /// Directories that are known to be there.
     pub made: Mutex<BTreeSet<Key>>,
     /// Directories that are known to be none behind a symlink.

@@ -23,6 +23,7 @@ mod list;
 mod looks;
 pub mod names;
 mod namesakes;
+mod omitted;
 pub mod overlap;
 mod pairs;
 pub mod part;

@@ -291,7 +291,12 @@ impl Store for Source {
     }
 
     fn stat(&self, key: &Key) -> BoxFuture<'_, Result<Entry>> {
-        let (key, old) = (key.clone(), self.names.found("stat", key));
+        let mut old = self.names.found("stat", key);
+        // A listing may have left it out. By transformed names nobody can tell; by others it has its own.
+        if old.is_err() && self.caps.listing_may_omit && self.names.naming.new.is_none() {
+            old = Ok(key.clone());
+        }
+        let key = key.clone();
         async move { self.inner.stat(&old?).await.map(|entry| Entry { key, ..entry }) }.boxed()
     }
 

@@ -491,6 +491,20 @@ fn a_hostile_server_is_told_of_in_one_line() {
     }
 }
 
+/// The server lists `f`, and has also what is called `half`.
+#[test]
+fn a_named_file_that_a_listing_leaves_out_is_not_missing() {
+    let Some(hostile) = peers::own("haul-hostile-sftp") else { return };
+    let lab = Lab::new(HAUL);
+    fs::write(lab.config(), format!("[far]\ntype = sftp\nssh = {} plain\n", hostile.display())).expect("config");
+    fs::write(lab.path("list"), "f\nhalf\n").expect("a list");
+    for flag in ["--ignore-missing-args", "--times"] {
+        let ran = lab.haul(&["rsync", "-r", flag, "--files-from=@list", "far:folder/", "@dst/"]).code(23);
+        assert!(ran.err.contains("half\" is there, but the server's listing"), "{flag}: {}", ran.err);
+        assert!(lab.path("dst/f").exists(), "{flag}");
+    }
+}
+
 #[test]
 fn a_server_that_says_what_comes_into_its_mind_writes_nothing_outside() {
     let Some(hostile) = peers::own("haul-hostile-sftp") else { return };

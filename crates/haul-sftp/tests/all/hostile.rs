@@ -106,6 +106,15 @@ async fn what_others_write_just_before_a_removal_stays() {
     assert_eq!(store.stat(&key).await.expect("it has its name").size, 8);
 }
 
+/// As OpenSSH lists a directory that its disk doesn't give, here the first that is listed at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_of_which_nothing_can_be_read_is_not_empty() {
+    let Some(store) = open("unread") else { return };
+    let (entries, failed) = list(&store).await;
+    let told = "the server could not read this directory: it lists not even the directory itself";
+    assert_eq!((entries, failed.iter().map(Error::message).collect::<Vec<_>>()), (0, vec![told]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_in_directories_have_an_end() {
     let Some(store) = open("deep") else { return };

@@ -8,7 +8,7 @@
 //! copies `f`, of 200 MiB, inside itself, which takes 20 ms a MiB, and forces bytes to its disk in three seconds and a half. `swapped`
 //! tells of the end of a directory before its last names; `unseen=FILE` can't say what `f` is, opens it and refuses its bytes, and makes FILE
 //! when it is to remove it. `appended=FILE` has a file `f` into which somebody writes just before it gets another name, and makes FILE when it is
-//! to remove anything. `fuzz=SEED` says what comes into its mind, some hundred times.
+//! to remove anything. `unread` lists no name of its directories but that of the topmost one. `fuzz=SEED` says what comes into its mind, some hundred times.
 
 use haul_testkit::chance::Chance;
 use std::{
@@ -91,7 +91,7 @@ fn serve() -> io::Result<()> {
         return fuzz(&mut Chance(seed.parse().unwrap_or_default()));
     }
     let (mut input, mut listed, mut copied) = (stdin().lock(), false, false);
-    let (mut pages, mut renames) = (Vec::new(), 0);
+    let (mut pages, mut renames, mut at_the_top) = (Vec::new(), 0, false);
     loop {
         let mut head = [0; 4];
         if input.read_exact(&mut head).is_err() {
@@ -190,6 +190,15 @@ fn serve() -> io::Result<()> {
                 }
                 _ => status(id, 2)?,
             },
+            ("unread", 11) => {
+                (listed, at_the_top) = (false, text() == b"/");
+                send(102, id, &string(b"h"))?;
+            }
+            ("unread", 12) if at_the_top && !listed => {
+                listed = true;
+                send(104, id, &one_name(b".", 0))?;
+            }
+            ("unread", 12) => status(id, 1)?,
             // Open, open a directory.
             (_, 3 | 11) => {
                 listed = false;

@@ -12,7 +12,8 @@ use crate::{
     cx::Cx,
     known::Index,
     ledger::Ledger,
-    namesakes::{has_other_kind, lists_beside},
+    namesakes::has_other_kind,
+    omitted::source_has,
     part::MayDelete,
     spool::{Gone, Spool},
 };
@@ -21,7 +22,6 @@ use haul_core::{
     Entry, Error, ErrorKind, Key, Result, Side,
     event::Event,
     job::{DeleteWhen, Job},
-    names::folded,
     plan::Step,
 };
 use std::{
@@ -233,7 +233,7 @@ impl Deleter {
     async fn lacking(&self, batch: Vec<Gone>) -> Vec<Gone> {
         let at_once = self.job.pace.checkers.unwrap_or(BACKUPS_AT_ONCE).max(1);
         let asked = stream::iter(batch).map(|gone| async {
-            let there = self.source_has(&gone.key).await;
+            let there = source_has(&self.cx, &gone.key).await;
             (gone, there)
         });
         let mut asked = std::pin::pin!(asked.buffered(at_once));
@@ -253,28 +253,6 @@ impl Deleter {
             self.ledger.error(Error::new(ErrorKind::Io, "list", message).with_key(&first));
         }
         lacking
-    }
-
-    /// True for a name that the source has and the job wants. Not one that it has in other letters, where it takes them for the same.
-    async fn source_has(&self, key: &Key) -> Result<bool> {
-        let (src, filter) = (&self.cx.src, &self.cx.filter);
-        let wanted = filter.wants_name(&Entry::file(key.clone(), 0)) && filter.excluded_above(key.as_bytes()).is_none();
-        if !wanted {
-            return Ok(false);
-        }
-        match src.stat(key).await {
-            Err(error) if error.is_missing() => Ok(false),
-            Err(error) => Err(error),
-            Ok(there) if !filter.wants(&there) => Ok(false),
-            Ok(there) => {
-                let like = folded(key.as_bytes());
-                let same = |entry: &Entry| {
-                    let facts = (entry.size, entry.mtime) == (there.size, there.mtime);
-                    facts && entry.key != *key && folded(entry.key.as_bytes()) == like
-                };
-                Ok(!lists_beside(src, key, same).await)
-            }
-        }
     }
 
     /// Those that are unchanged since they were listed, if that is long ago and the store doesn't check itself.

@@ -4,6 +4,7 @@
 
 mod index;
 mod local;
+mod omitted;
 mod overlap_in_time;
 mod part;
 mod part_size;

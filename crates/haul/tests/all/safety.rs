@@ -46,7 +46,7 @@ fn apart() -> Arc<dyn Store> {
     Arc::new(MemStore::new().with_caps(|caps| caps.domain = None))
 }
 
-async fn put(store: &Arc<dyn Store>, key: &str, text: &'static str, secs: i64) {
+pub async fn put(store: &Arc<dyn Store>, key: &str, text: &'static str, secs: i64) {
     let mtime = Some(Mtime::new(secs, 0));
     let spec = WriteSpec { size: Some(text.len() as u64), mtime, ..WriteSpec::default() };
     let upload = store.write(&Key::new(key), spec).await.unwrap();
@@ -59,7 +59,7 @@ async fn has(store: &Arc<dyn Store>, key: &str) -> bool {
 }
 
 /// Surroundings with nothing special.
-fn cx(src: Arc<dyn Store>, dst: Arc<dyn Store>) -> Cx {
+pub fn cx(src: Arc<dyn Store>, dst: Arc<dyn Store>) -> Cx {
     Cx {
         src,
         dst,
