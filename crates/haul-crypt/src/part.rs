@@ -10,8 +10,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Blocks that are encrypted at once: as many bytes as are read from a file at once.
-const TURN: u64 = 4;
+/// Blocks that are encrypted at once: half of what is read from a file at once, so that with what becomes of them no more is in memory
+/// than of a plain upload.
+const TURN: u64 = 2;
 
 /// The encrypted blocks of a part's plain bytes, something before them, and perhaps not the last of them.
 pub struct SealedPart {
