@@ -10,10 +10,12 @@ use haul_terminal::{
 };
 use jiff::Zoned;
 use std::{
+    collections::HashMap,
     ffi::{OsStr, OsString},
     fs::File,
     io::BufReader,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::Path,
     time::Duration,
 };
 
@@ -275,8 +277,32 @@ fn request(given: &Given) -> Result<Request, String> {
         }
         request.paths.push(path);
     }
+    check_names(&request.paths, dest)?;
     request.paths.push(dest.clone());
     Ok(request)
+}
+
+/// Checks that each source has a name of its own in `dest`. Of a source that ends in a slash goes there what is in it.
+///
+/// Errors: one of two would be left out.
+fn check_names(sources: &[OsString], dest: &OsStr) -> Result<(), String> {
+    let refused = |one: &OsStr, other: &OsStr, name: &[u8]| {
+        let to = Path::new(dest).join(OsStr::from_bytes(name));
+        format!("Refused to copy both {} and {} to {}", one.display(), other.display(), to.display())
+    };
+    let mut named = HashMap::new();
+    for source in sources {
+        let name = source.as_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default();
+        if let Some(other) = named.insert(name, source) {
+            return Err(refused(other, source, name));
+        }
+    }
+    let Some(dir) = named.remove(&b""[..]) else { return Ok(()) };
+    let both = |name: &&[u8]| rustix::fs::lstat([dir.as_bytes(), name].concat()).is_ok();
+    match named.into_iter().find(|(name, _)| both(name)) {
+        Some((name, source)) => Err(refused(dir, source, name)),
+        None => Ok(()),
+    }
 }
 
 /// A source by its name, whatever slashes and dots are at its end.
@@ -422,6 +448,29 @@ mod tests {
         assert_eq!(paths(&["dir/", "other", "file", "dst"]), ["dir/", "other", "file", "dst"]);
         assert_eq!(paths(&["dir", "new"]), ["dir/", "new"]);
         assert_eq!(paths(&["link/", "dst"]), ["link", "dst"], "a symlink is copied as what it is");
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // A test makes its own files.
+    fn two_sources_dont_get_one_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name).into_os_string().into_string().unwrap();
+        for dir in ["one/d", "two", "dst"] {
+            std::fs::create_dir_all(at(dir)).unwrap();
+        }
+        for file in ["one/x", "two/x", "x", "y"] {
+            std::fs::write(at(file), file).unwrap();
+        }
+        let said = |names: &[&str]| {
+            let words = names.iter().map(|name| OsString::from(at(name))).collect();
+            request(&parse(words).unwrap()).map(|_| ()).map_err(|why| why.replace(&at(""), ""))
+        };
+        let refused = |one: &str, other: &str, to: &str| Err(format!("Refused to copy both {one} and {other} to {to}"));
+        assert_eq!(said(&["one/", "two/", "dst"]), refused("one/", "two/", "dst/"));
+        assert_eq!(said(&["one/x", "two/x", "dst"]), refused("one/x", "two/x", "dst/x"));
+        assert_eq!(said(&["one/", "y", "x", "dst"]), refused("one/", "x", "dst/x"));
+        assert_eq!(said(&["one/", "two", "y", "dst"]), Ok(()));
+        assert_eq!(said(&["one", "two", "x", "dst"]), Ok(()));
     }
 
     #[test]

@@ -101,22 +101,27 @@ fn below_in(mounts: &[Mount], folder: &[u8]) -> Vec<Vec<u8>> {
 /// mounts what it finds there itself.
 pub fn fixed_below(folder: &Path) -> Vec<Vec<u8>> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    let mounts = mounts();
+    fixed_in(&mounts(), folder.as_os_str().as_bytes())
+}
+
+fn fixed_in(mounts: &[Mount], folder: &[u8]) -> Vec<Vec<u8>> {
     let automounted = |place: &[u8]| mounts.iter().any(|mount| mount.kind == b"autofs" && mount.rest(place).is_some());
-    let of_a_server = |mount: &Mount| [&b"nfs"[..], b"cifs", b"smb"].iter().any(|kind| mount.kind.starts_with(kind));
-    // One is there, and one above it.
-    let by_client = |place: &[u8]| {
-        let holds = |there: bool| {
-            mounts
-                .iter()
-                .any(|mount| of_a_server(mount) && mount.rest(place).is_some_and(|rest| rest.is_empty() == there))
-        };
-        holds(true) && holds(false)
-    };
-    let folder = folder.as_os_str().as_bytes();
     let whole = |rest: &Vec<u8>| [folder.strip_suffix(b"/").unwrap_or(folder), b"/", rest].concat();
-    let fixed = |place: &[u8]| !automounted(place) && !by_client(place);
-    below_in(&mounts, folder).into_iter().filter(|rest| fixed(&whole(rest))).collect()
+    let fixed = |place: &[u8]| !automounted(place) && !is_by_client(mounts, place);
+    below_in(mounts, folder).into_iter().filter(|rest| fixed(&whole(rest))).collect()
+}
+
+/// True where what is mounted at this place is of the server of the mount above it, and the directory that stands there on that server:
+/// only then has the client mounted it itself. Anything else may be missing on another machine.
+fn is_by_client(mounts: &[Mount], place: &[u8]) -> bool {
+    let of_a_server = |mount: &Mount| [&b"nfs"[..], b"cifs", b"smb"].iter().any(|kind| mount.kind.starts_with(kind));
+    // Of two at one place the one that was mounted last is seen.
+    let Some(there) = mounts.iter().rfind(|mount| mount.place == place) else { return false };
+    let above = mounts.iter().filter(|mount| mount.rest(place).is_some_and(|rest| !rest.is_empty()));
+    let Some(above) = above.max_by_key(|mount| mount.place.len()) else { return false };
+    let rest = above.rest(place).unwrap_or_default();
+    let source = above.source.strip_suffix(b"/").unwrap_or(&above.source);
+    of_a_server(there) && of_a_server(above) && there.source == [source, rest].concat()
 }
 
 /// False where a file system (FUSE, SMB) numbers its inodes separately on each machine, or may.
@@ -225,6 +230,30 @@ mod tests {
         assert_eq!((below("/mnt"), below("/data"), below("/dat")), (vec!["bound".to_owned()], vec![], vec![]));
         let wanted = [b"proc/self".to_vec()];
         assert_eq!(lacking(Path::new("/"), &wanted), [b"proc/self"]);
+    }
+
+    #[test]
+    fn only_what_a_servers_client_mounts_itself_comes_and_goes() {
+        let table = b"1 0 8:1 / / rw - ext4 /dev/a rw\n\
+            2 1 0:50 / /home rw - nfs4 nas:/export/home rw,addr=10.0.0.1\n\
+            3 2 0:51 / /home/ann rw - nfs4 nas:/export/home/ann rw,addr=10.0.0.1\n\
+            4 3 0:52 / /home/ann/.snap rw - nfs4 nas:/export/home/ann/.snap rw,addr=10.0.0.1\n\
+            5 2 0:53 / /home/proj rw - nfs4 filer:/proj rw,addr=10.0.0.2\n\
+            6 2 0:54 / /home/data rw - nfs4 nas:/data rw,addr=10.0.0.1\n\
+            7 2 8:9 / /home/local rw - ext4 /dev/b rw\n\
+            8 7 0:55 / /home/local/x rw - nfs4 nas:/export/home/local/x rw,addr=10.0.0.1\n\
+            9 1 0:60 / /smb rw - cifs //host/share rw\n\
+            10 9 0:61 / /smb/dfs rw - cifs //host/share/dfs rw\n\
+            11 9 0:62 / /smb/other rw - cifs //host/other rw\n\
+            12 1 0:70 / /all rw - nfs4 nas:/ rw\n\
+            13 12 0:71 / /all/a\\040b rw - nfs4 nas:/a\\040b rw\n";
+        let fixed = |folder: &str| {
+            let found = fixed_in(&parse(table), folder.as_bytes()).into_iter();
+            found.map(|place| String::from_utf8(place).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(fixed("/home"), ["proj", "data", "local", "local/x"]);
+        assert_eq!((fixed("/home/ann"), fixed("/all")), (vec![], vec![]));
+        assert_eq!(fixed("/smb"), ["other"]);
     }
 
     #[test]

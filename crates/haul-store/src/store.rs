@@ -300,9 +300,14 @@ impl Domain {
     /// True for the root of all that there is, also where another store keeps its content there.
     #[must_use]
     pub fn is_all(&self) -> bool {
-        let is_all = |place: &[u8]| place.is_empty() || Root::parse(place).is_some_and(|root| root.is_all());
-        let within = Domain::place_within(&self.place);
-        is_all(&self.place) || within.is_some_and(|(place, prefix)| prefix.is_empty() && is_all(place))
+        Domain::place_is_all(&self.place)
+    }
+
+    fn place_is_all(place: &[u8]) -> bool {
+        let within = Domain::place_within(place);
+        place.is_empty()
+            || Root::parse(place).is_some_and(|root| root.is_all())
+            || within.is_some_and(|(place, prefix)| prefix.is_empty() && Domain::place_is_all(place))
     }
 
     /// Domain of a store of this `kind` that keeps its content at this place: both ends know the place and the prefix of

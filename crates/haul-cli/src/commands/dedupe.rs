@@ -371,13 +371,9 @@ impl Work<'_> {
         Ok(hashed)
     }
 
-    /// Deletes all but one of the files of one content, as they were listed; none where the one isn't any more what it was.
+    /// Deletes all but one of the files of one content, as they were listed; nothing more once the one isn't what it was.
     async fn keep(&mut self, files: &[Entry], kept: usize) {
         let store = self.source.store.clone();
-        let still = check_still("dedupe", &store, &files[kept]).await;
-        if self.failures.keep(still).is_none() {
-            return;
-        }
         for (_, file) in files.iter().enumerate().filter(|(at, _)| *at != kept) {
             if !allowed(self.ctx, "delete duplicate", &file.key, size(file)) {
                 continue;
@@ -386,6 +382,10 @@ impl Work<'_> {
             if !store.caps().deletes_version && self.failures.keep(check_still("dedupe", &store, file).await).is_none()
             {
                 continue;
+            }
+            // What goes may be the last other copy of what the kept one held.
+            if self.failures.keep(check_still("dedupe", &store, &files[kept]).await).is_none() {
+                return;
             }
             let answers = store.delete(vec![(file.key.clone(), file.version.clone())]).await;
             for answer in answers {

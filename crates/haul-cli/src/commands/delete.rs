@@ -46,15 +46,19 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         }
         entries = futures::stream::iter(all).map(Ok).boxed();
     }
+    // The store would delete whatever has the name by then.
+    let each_at_once = ctx.flags.config.interactive && !source.store.caps().deletes_version;
     let mut sent = Instant::now();
     while let Some(entry) = entries.next().await {
         let Some(entry) = failures.keep(entry) else { continue };
         if !allowed(ctx, "delete", &entry.key, Some(entry.size)) {
             continue;
         }
-        // The prompt may have been open for long.
-        let asked = ctx.flags.config.interactive && !source.store.caps().deletes_version;
-        if asked && failures.keep(check_still("delete", &source.store, &entry).await).is_none() {
+        if each_at_once {
+            // This prompt may have been open for long, and so may the next.
+            if failures.keep(check_still("delete", &source.store, &entry).await).is_some() {
+                delete_listed(&source.store, vec![entry], &mut failures).await;
+            }
             continue;
         }
         batch.push(entry);

@@ -54,7 +54,7 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         store => store,
     };
     // The root of a whole account: who names no bucket, or no directory, surely doesn't mean every one.
-    if store.caps().domain.as_ref().is_some_and(Domain::is_all) {
+    if store.caps().domain.as_ref().or(store.caps().place.as_ref()).is_some_and(Domain::is_all) {
         let (all, one) =
             if store.caps().dirs { ("the whole remote", "directory") } else { ("all buckets of the remote", "one") };
         return Err(usage(format!("{} is {all}: name the {one} to purge", store.locator())));

@@ -89,11 +89,17 @@ fn slurm_memory(text: &str) -> Result<String, String> {
     }
 }
 
-/// The commands that go on where they were stopped. All others would begin again each time, without end where their time is too short.
-const GO_ON: &[&str] = &[
-    "copy", "copyto", "sync", "move", "moveto", "delete", "purge", "dvc", "snapshot", "cleanup", "rmdirs", "resume",
-    "fleet",
-];
+/// True for a command that goes on where it was stopped. All others would begin again each time, without end where their time is too
+/// short.
+fn goes_on(words: &[&str]) -> bool {
+    match words {
+        ["snapshot", verb, ..] => matches!(*verb, "push" | "pull" | "rm" | "forget" | "gc"),
+        ["dvc", verb, ..] => matches!(*verb, "add" | "push" | "pull" | "fetch" | "checkout" | "gc"),
+        [verb, ..] => ["copy", "copyto", "sync", "move", "moveto", "delete", "purge", "cleanup", "rmdirs", "resume"]
+            .contains(verb),
+        [] => false,
+    }
+}
 
 /// Command to start on `nodes` nodes, and the exit code after which it can be resumed, if it can.
 fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
@@ -105,8 +111,8 @@ fn launch(nodes: u32, words: &[&str]) -> Result<(String, Option<u8>), String> {
         ["haul-mpi", "check", ..] => Ok((format!("srun {typed}"), None)),
         ["haul-mpi", "dcp" | "sync" | "delete", ..] => Ok((format!("srun {typed}"), Some(20))),
         ["haul-mpi", ..] => Err("name the command of haul-mpi: dcp, sync, check or delete".into()),
-        ["dcp" | "rsync", ..] if nodes == 1 => Ok((format!("srun haul {typed}"), Some(20))),
-        [verb, ..] if nodes == 1 => Ok((format!("srun haul {typed}"), GO_ON.contains(verb).then_some(130))),
+        ["rsync", ..] if nodes == 1 => Ok((format!("srun haul {typed}"), Some(20))),
+        [_, ..] if nodes == 1 => Ok((format!("srun haul {typed}"), goes_on(words).then_some(130))),
         [verb @ ("sync" | "check" | "delete"), ..] => Err(format!(
             "haul {verb} runs on one node: leave --nodes out, name haul-mpi {verb} for file systems that all nodes see, or spread the job \
              with haul fleet (docs/clusters.md)"
@@ -197,10 +203,18 @@ mod tests {
     #[test]
     fn each_command_is_started_as_it_can_be() {
         for (nodes, words, line, again) in [
-            (1, &["dcp", "-p", "/a", "/b c"][..], "srun haul dcp -p /a '/b c'", Some(20)),
+            // It would copy all again, and to /b/a, as /b is there then.
+            (1, &["dcp", "-p", "/a", "/b c"][..], "srun haul dcp -p /a '/b c'", None),
             (1, &["rsync", "-a", "/a", "/b"], "srun haul rsync -a /a /b", Some(20)),
             (1, &["copy", "/a", "/b"], "srun haul copy /a /b", Some(130)),
             (1, &["check", "/a", "/b"], "srun haul check /a /b", None),
+            (1, &["snapshot", "push", "/a", "r:b"], "srun haul snapshot push /a r:b", Some(130)),
+            (1, &["snapshot", "check", "r:b"], "srun haul snapshot check r:b", None),
+            (1, &["snapshot", "diff", "r:b", "d"], "srun haul snapshot diff r:b d", None),
+            (1, &["dvc", "pull"], "srun haul dvc pull", Some(130)),
+            (1, &["dvc", "status", "-c"], "srun haul dvc status -c", None),
+            (1, &["fleet", "report", "s3:jobs/x"], "srun haul fleet report s3:jobs/x", None),
+            (1, &["haul-mpi", "dcp", "/a", "/b"], "srun haul-mpi dcp /a /b", Some(20)),
             (4, &["dcp", "-p", "/a", "/b"], "srun haul-mpi dcp -p /a /b", Some(20)),
             (4, &["haul-mpi", "sync", "-D", "/a", "/b"], "srun haul-mpi sync -D /a /b", Some(20)),
             (1, &["haul-mpi", "delete", "/a"], "srun haul-mpi delete /a", Some(20)),

@@ -34,7 +34,7 @@ fn the_script_runs_the_command_and_queues_itself_again_when_it_was_stopped() {
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert_eq!(said, "[srun][haul-mpi][dcp][-p][/scratch/it's][/project/a b]\n[scontrol][requeue][77]\n");
     assert_eq!(ran.status.code(), Some(20));
-    // The code that the script waits for is the one that each command ends with.
+    // The code that the script waits for is the one that each command ends with; dcp's is haul-mpi's.
     for (words, code) in
         [(&["--bwlimit=100k", "dcp"][..], 20), (&["rsync", "--bwlimit=100"], 20), (&["--bwlimit=100k", "copy"], 130)]
     {

@@ -11,7 +11,7 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::Path,
-    process::Stdio,
+    process::{Child, Stdio},
 };
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
@@ -271,6 +271,29 @@ fn backups_go_to_another_file_system_while_bandwidth_is_limited() {
     assert_eq!(text(&elsewhere.path().join("d/extra")), "extra");
 }
 
+/// Starts a command on a terminal, as nobody is asked without one, and waits for its first question. `None` without `script`.
+fn asking(lab: &Lab, words: &str) -> Option<Child> {
+    let script = peers::need("script")?;
+    let mut command = lab.command(&script);
+    command.args(["-qefc", &format!("{HAUL} -i {words}"), "/dev/null"]);
+    let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    until_asked(&mut asking);
+    Some(asking)
+}
+
+fn until_asked(asking: &mut Child) {
+    let (mut asked, mut byte) = (Vec::new(), [0]);
+    while !asked.ends_with(b"y/N>") {
+        let read = asking.stdout.as_mut().unwrap().read_exact(&mut byte);
+        assert!(read.is_ok(), "{}", String::from_utf8_lossy(&asked));
+        asked.push(byte[0]);
+    }
+}
+
+fn answer(asking: &mut Child, line: &[u8]) {
+    asking.stdin.as_mut().unwrap().write_all(line).unwrap();
+}
+
 /// Whoever is asked may think for long, and S3 deletes whatever has the name by then.
 #[test]
 fn what_changes_while_it_is_asked_about_stays() {
@@ -280,22 +303,37 @@ fn what_changes_while_it_is_asked_about_stays() {
     for name in ["one", "two"] {
         lab.haul_reading(&["rcat", &format!("s:b/{name}")], b"the same").ok();
     }
-    let Some(script) = peers::need("script") else { return };
-    // Nobody is asked without a terminal.
-    let mut command = lab.command(&script);
-    command.args(["-qefc", &format!("{HAUL} -i delete s:b --include two"), "/dev/null"]);
-    let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut asked, mut byte) = (Vec::new(), [0]);
-    while !asked.ends_with(b"y/N>") {
-        let read = asking.stdout.as_mut().unwrap().read_exact(&mut byte);
-        assert!(read.is_ok(), "{}", String::from_utf8_lossy(&asked));
-        asked.push(byte[0]);
-    }
+    let Some(mut run) = asking(&lab, "delete s:b --include two") else { return };
     lab.haul_reading(&["rcat", "s:b/two"], b"something else").ok();
-    asking.stdin.as_mut().unwrap().write_all(b"y\n").unwrap();
-    let ended = lab.end(asking).code(1);
+    answer(&mut run, b"y\n");
+    let ended = lab.end(run).code(1);
     assert!(ended.out.contains("changed since it was listed"), "{}", ended.out);
     assert_eq!(lab.haul(&["cat", "s:b/two"]).ok().out, "something else");
+    // Nor does a file wait for the answer to the next.
+    let Some(mut run) = asking(&lab, "delete s:b") else { return };
+    answer(&mut run, b"y\n");
+    until_asked(&mut run);
+    lab.haul_reading(&["rcat", "s:b/one"], b"written since").ok();
+    answer(&mut run, b"n\n");
+    lab.end(run).ok();
+    assert_eq!(lab.haul(&["cat", "s:b/one"]).ok().out, "written since");
+}
+
+/// Of two files of one content the other must not go once the one that is kept has got another.
+#[test]
+fn the_kept_duplicate_is_looked_at_before_the_other_goes() {
+    let cloud = Cloudsim::with(&[("bucket", "b"), ("etag", "md5")]);
+    let lab = Lab::new(HAUL);
+    lab.remote("s", &cloud.endpoint());
+    for name in ["one", "two"] {
+        lab.haul_reading(&["rcat", &format!("s:b/{name}")], b"the only content").ok();
+    }
+    let Some(mut run) = asking(&lab, "dedupe --by-hash first s:b") else { return };
+    lab.haul_reading(&["rcat", "s:b/one"], b"something else").ok();
+    answer(&mut run, b"y\n");
+    let ended = lab.end(run).code(1);
+    assert!(ended.out.contains("one: changed since it was listed"), "{}", ended.out);
+    assert_eq!(lab.haul(&["cat", "s:b/two"]).ok().out, "the only content");
 }
 
 /// A remote that encrypts what is below another's root holds all of that one's buckets.
@@ -306,9 +344,13 @@ fn an_encrypted_remote_of_all_buckets_is_not_purged() {
     lab.remote("s", &cloud.endpoint());
     let names = ["filename_encryption=off", "directory_name_encryption=false"];
     lab.haul(&[&["config", "create", "c", "crypt", "remote=s:", "password=correct horse"], &names[..]].concat()).ok();
+    lab.haul(&[&["config", "create", "cc", "crypt", "remote=c:", "password=battery"], &names[..]].concat()).ok();
     lab.haul_reading(&["rcat", "c:b/f"], b"precious").ok();
-    let refused = lab.haul(&["purge", "c:"]).code(2);
-    assert!(refused.err.contains("name the"), "{}", refused.err);
+    lab.haul(&["config", "create", "p", "pack", "remote=s:"]).ok();
+    for all in ["c:", "cc:", "p:"] {
+        let refused = lab.haul(&["purge", all]).code(2);
+        assert!(refused.err.contains("name the"), "{all}: {}", refused.err);
+    }
     assert_eq!(lab.haul(&["cat", "c:b/f"]).ok().out, "precious");
     lab.haul(&["purge", "c:b"]).ok();
 }
