@@ -4,10 +4,13 @@ use haul::{Answer, Cancel, Confirm};
 use haul_core::{Error, ErrorKind, Key};
 use haul_store::Consent;
 use haul_terminal::Screen;
-use rustix::{process::getpgrp, termios::tcgetpgrp};
+use rustix::{
+    process::getpgrp,
+    termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcgetpgrp, tcsetattr},
+};
 use std::{
     collections::BTreeMap,
-    io::{self, BufRead as _, IsTerminal as _, stderr, stdin},
+    io::{self, BufRead as _, IsTerminal as _, Write as _, stderr, stdin, stdout},
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -101,6 +104,56 @@ pub async fn yes(question: &str, cancel: &Cancel) -> Option<bool> {
     }
 }
 
+/// Asks for a line. A terminal that edits lines itself cuts them at 4095 bytes: not one that `may_be_long`, as a token is. `None` at the end
+/// of the input.
+///
+/// Errors: nothing can be read; `Interrupted` after Ctrl-C.
+pub fn line(question: &str, may_be_long: bool) -> io::Result<Option<String>> {
+    let say = |text: &str| {
+        let mut out = stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    };
+    let terminal = tcgetattr(stdin()).ok().filter(|_| may_be_long);
+    let Some(before) = terminal else {
+        say(question)?;
+        let mut line = String::new();
+        return Ok((stdin().lock().read_line(&mut line)? > 0).then_some(line));
+    };
+    let mut unedited = before.clone();
+    // Ctrl-C comes as a letter: else it would leave the terminal like this.
+    unedited.local_modes.remove(LocalModes::ICANON | LocalModes::ISIG | LocalModes::ECHOCTL);
+    unedited.special_codes[SpecialCodeIndex::VMIN] = 1;
+    unedited.special_codes[SpecialCodeIndex::VTIME] = 0;
+    tcsetattr(stdin(), OptionalActions::Now, &unedited)?;
+    // What is pasted at once meets the terminal as it is now.
+    let line = say(question).and_then(|()| edited(stdin().lock()));
+    tcsetattr(stdin(), OptionalActions::Now, &before)?;
+    if line.is_err() {
+        say("\n")?;
+    }
+    line
+}
+
+/// A line as a person types it, with the keys that a terminal would have acted on.
+fn edited(input: impl io::BufRead) -> io::Result<Option<String>> {
+    const INTERRUPT: u8 = 3;
+    const END: u8 = 4;
+    const KILL: u8 = 21;
+    let mut line = Vec::new();
+    for byte in input.bytes() {
+        match byte? {
+            INTERRUPT => return Err(io::ErrorKind::Interrupted.into()),
+            END if line.is_empty() => return Ok(None),
+            b'\n' | END => return Ok(Some(String::from_utf8_lossy(&line).into_owned())),
+            8 | 127 => drop(line.pop()),
+            KILL => line.clear(),
+            other => line.push(other),
+        }
+    }
+    Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()))
+}
+
 /// Asks for the password of an encrypted config file; `again` after one that was wrong.
 ///
 /// Errors: the user stopped it, or there is no terminal.
@@ -116,4 +169,18 @@ pub fn config_password(path: &Path, again: bool) -> haul_remotes::Result<String>
             haul_remotes::Error::system(what, e)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_change_a_line_do() {
+        let of = |typed: &[u8]| edited(typed).map_err(|e| e.kind());
+        assert_eq!(of(b"no\x15ab\x7fc\nrest"), Ok(Some("ac".into())));
+        assert_eq!((of(b""), of(b"\x04")), (Ok(None), Ok(None)));
+        assert_eq!(of(b"a\x03"), Err(io::ErrorKind::Interrupted));
+        assert_eq!(of(&[b'x'; 9000]).map(|line| line.map(|line| line.len())), Ok(Some(9000)));
+    }
 }

@@ -218,7 +218,7 @@ impl Browser {
                 Err(e) => {
                     let message =
                         format!("can't wait for the browser on port {PORT}: {e}; is another log-in under way?");
-                    return Err(Error::new(ErrorKind::Io, "config", message));
+                    return Err(Error::new(ErrorKind::Io, "log in", message));
                 }
             }
         };
@@ -250,12 +250,13 @@ impl Browser {
                     answer(&mut stream, "307 Temporary Redirect", &format!("Location: {page}\r\n"), "").await;
                 }
                 "/auth" => answer(&mut stream, "403 Forbidden", "", "This link is of another log-in.").await,
-                "/" if !field("error").is_empty() || field("code").is_empty() => {
+                // Any program of this machine can come here: only who knows the state ends the wait.
+                "/" if ours && (!field("error").is_empty() || field("code").is_empty()) => {
                     let why = [field("error"), field("error_description")].join(" ");
                     let why = if why.trim().is_empty() { "no code came" } else { why.trim() };
                     answer(&mut stream, "400 Bad Request", "", "It was refused. See the terminal.").await;
                     let message = format!("{} refused: {why}", self.consent.provider.title);
-                    return Err(Error::new(ErrorKind::Unauthenticated, "config", message));
+                    return Err(Error::new(ErrorKind::Unauthenticated, "log in", message));
                 }
                 "/" if ours => {
                     answer(&mut stream, "200 OK", "", "Done. Go back to the terminal.").await;

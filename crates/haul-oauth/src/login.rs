@@ -87,15 +87,24 @@ impl Login {
         };
         if token.is_none() && !own {
             let message = match &*request.remote {
-                "" => format!("nobody has logged in to {}: make a remote with haul config", provider.title),
+                name if name.is_empty() || name.starts_with(':') => {
+                    format!("nobody has logged in to {}: make a remote with haul config", provider.title)
+                }
                 name => format!("nobody has logged in to {}: haul config reconnect {name}:", provider.title),
             };
             return Err(Error::new(ErrorKind::Unauthenticated, "open", message));
         }
+        let client_id = option("client_id");
+        if client_id.is_empty() && !own {
+            let (remote, title, own_id) = (&request.remote, provider.title, provider.own_id);
+            tracing::warn!(
+                "{remote}: the log-in is by rclone's application at {title}, whose limits all its users share and whose token rclone alone can renew; better make a client id of your own ({own_id})"
+            );
+        }
         Ok(Login(Arc::new(Account {
             provider,
             remote: request.remote.clone(),
-            client_id: option("client_id"),
+            client_id,
             client_secret: option("client_secret"),
             token_url: token_url.to_owned(),
             scope: scope.to_owned(),
@@ -110,7 +119,7 @@ impl Login {
 impl Account {
     fn again(&self) -> String {
         match &*self.remote {
-            "" => "log in again".into(),
+            name if name.is_empty() || name.starts_with(':') => "log in again".into(),
             name => format!("log in again with haul config reconnect {name}:"),
         }
     }

@@ -9,6 +9,7 @@ mod environment;
 mod error;
 #[cfg(feature = "ssh")]
 mod far_host;
+mod lacking;
 mod options;
 pub mod registry;
 pub mod secrets;
@@ -19,6 +20,7 @@ pub use environment::Environment;
 pub use error::{Error, Result};
 #[cfg(feature = "http")]
 pub use haul_http::address;
+pub use lacking::{Lacking, lacking};
 pub use options::StoreFlags;
 pub use session::{OpenOptions, Session, Settings};
 pub use spec::{Place, Spec, is_name};

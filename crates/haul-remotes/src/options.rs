@@ -4,6 +4,7 @@
 use crate::{
     Environment, Error, Result,
     config::{Config, obscure::reveal},
+    lacking::{Lacking, lacking, refused},
     registry,
     spec::{Place, Spec},
 };
@@ -28,6 +29,8 @@ pub struct Resolved {
     pub path: Vec<u8>,
     /// Options, revealed and checked.
     pub options: BTreeMap<String, String>,
+    /// Options of its section that haul lacks: what they ask for is told to people.
+    pub lacking: Vec<String>,
 }
 
 /// Without the options, which hold secrets.
@@ -58,7 +61,7 @@ impl Resolver<'_> {
     /// The store behind what a user typed, through aliases and combined remotes.
     ///
     /// Errors: an unknown remote (with the files that were read and the nearest name), an unknown type, a value that
-    /// its option can't have.
+    /// its option can't have, an option without which the remote would hold other files.
     pub fn resolve(&self, spec: &Spec) -> Result<Resolved> {
         let mut spec = spec.clone();
         for _ in 0..MAX_ALIASES {
@@ -178,7 +181,31 @@ impl Resolver<'_> {
                 .map_err(|e| e.within(format!("remote {remote:?}, option {}", option.name)))?;
             options.insert(option.name.to_string(), value);
         }
-        Ok(Resolved { kind, remote, path, options })
+        let lacking = self.lacking(kind, &remote, &typed)?;
+        Ok(Resolved { kind, remote, path, options, lacking })
+    }
+
+    /// The options of a remote's section that haul lacks and that are told.
+    ///
+    /// Errors: one makes other files, or another root, of the remote.
+    fn lacking(&self, kind: &StoreKind, remote: &str, typed: &BTreeMap<String, String>) -> Result<Vec<String>> {
+        if remote.is_empty() {
+            return Ok(Vec::new());
+        }
+        for name in refused(kind.name) {
+            let value = self.value(kind.name, remote, name, typed)?.unwrap_or_default();
+            if let Lacking::Refused(advice) = lacking(kind.name, name, &value) {
+                let what = "haul can't do what this option asks for, and would see other files";
+                return Err(Error::config(format!("remote {remote:?}, option {name}: {what}: {advice}")));
+            }
+        }
+        if remote.starts_with(':') {
+            return Ok(Vec::new());
+        }
+        let unknown = |name: &str| kind.options.iter().all(|option| option.name != name);
+        let section = (self.config)()?.options(remote).into_iter();
+        let told = section.filter(|(name, value)| unknown(name) && lacking(kind.name, name, value) == Lacking::Told);
+        Ok(told.map(|(name, _)| name).collect())
     }
 
     /// An option's value by precedence; `None` leaves the default.
@@ -423,6 +450,16 @@ mod tests {
             resolve("m,regoin=x:b", conf, &[], &[]).unwrap_err().to_string(),
             "remote \"m\": a store of type s3 has no option \"regoin\" (did you mean region?)"
         );
+    }
+
+    #[test]
+    fn what_a_section_asks_for_in_vain_is_told_or_refused() {
+        let conf = "[d]\ntype = dropbox\nshared_files = false\npacer_min_sleep = 1s\nbatch_commit_timeout = 1m\nexport_formats = md\n[s]\ntype = dropbox\nshared_files = true\n";
+        assert_eq!(resolve("d:", conf, &[], &[]).unwrap().lacking, ["export_formats"]);
+        let why = |typed: &str, vars: &[(&str, &str)]| resolve(typed, conf, &[], vars).unwrap_err().to_string();
+        let said = "option shared_files: haul can't do what this option asks for, and would see other files: use rclone for it, or remove the option";
+        assert_eq!(why("s:x", &[]), format!("remote \"s\", {said}"));
+        assert_eq!(why("d:x", &[("RCLONE_DROPBOX_SHARED_FILES", "true")]), format!("remote \"d\", {said}"));
     }
 
     #[test]

@@ -18,11 +18,11 @@ use haul_store::{
     layers::{LayerSettings, rate::Rate, stack, with_links},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 use tokio::sync::RwLock;
@@ -87,20 +87,24 @@ pub struct Session {
     shared: Shared,
     /// See [`ConfigSection::in_use`].
     in_use: Arc<RwLock<()>>,
+    /// Remotes of which it was told already what haul lacks for them.
+    told: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Session {
     /// A session with these settings. Reads no file: a copy between local disks needs no configuration.
     pub fn new(settings: Settings) -> Session {
         let rate = settings.layers.rate.clone().map_or_else(OnceLock::new, OnceLock::from);
-        Session { settings, rate, config: OnceLock::new(), shared: Shared::default(), in_use: Arc::default() }
+        let (config, shared) = (OnceLock::new(), Shared::default());
+        Session { settings, rate, config, shared, in_use: Arc::default(), told: Arc::default() }
     }
 
     /// A session for what must not wait in line behind the data of this one: without its limits, and with lanes of its own.
     pub fn apart(&self) -> Session {
         let net = Net { gate: Arc::new(Gate::open()), roads: Arc::default(), ..self.settings.net.clone() };
         let layers = LayerSettings { rate: None, ..self.settings.layers.clone() };
-        Session { in_use: self.in_use.clone(), ..Session::new(Settings { net, layers, ..self.settings.clone() }) }
+        let (in_use, told) = (self.in_use.clone(), self.told.clone());
+        Session { in_use, told, ..Session::new(Settings { net, layers, ..self.settings.clone() }) }
     }
 
     /// Another configuration, with flags, time limits and certificates of its own, under the limits of this session: its
@@ -110,7 +114,7 @@ impl Session {
         let (layers, meters) = (self.settings.layers.clone(), self.settings.meters.clone());
         let settings = Settings { net: Net { gate, roads, buffers, ..other.net }, layers, meters, ..other };
         let (rate, shared, in_use) = (self.rate.clone(), self.shared.clone(), self.in_use.clone());
-        Session { settings, rate, config: OnceLock::new(), shared, in_use }
+        Session { settings, rate, config: OnceLock::new(), shared, in_use, told: self.told.clone() }
     }
 
     /// Waits until every token that is being renewed is kept, but no longer than this. For the end of a program, even one that was told
@@ -293,7 +297,18 @@ impl Session {
 
     fn resolve(&self, spec: &Spec) -> Result<Resolved> {
         let Settings { flags, environment, .. } = &self.settings;
-        Resolver { config: &|| self.config(), flags, environment }.resolve(spec)
+        let resolved = Resolver { config: &|| self.config(), flags, environment }.resolve(spec)?;
+        let mut told = self.told.lock().unwrap_or_else(|e| e.into_inner());
+        if !resolved.lacking.is_empty() && told.insert(resolved.remote.clone()) {
+            for option in &resolved.lacking {
+                tracing::warn!(
+                    "{}: a store of type {} has no option {option:?}: without effect in haul",
+                    resolved.remote,
+                    resolved.kind.name
+                );
+            }
+        }
+        Ok(resolved)
     }
 
     fn open_resolved(&self, resolved: Resolved, options: &OpenOptions) -> Result<Arc<dyn Store>> {

@@ -38,11 +38,11 @@ pub async fn run(args: Args, context: &Context) -> Result<Outcome> {
     if options.get("client_id").is_none_or(String::is_empty) {
         let why = format!(
             "haul has no client id at {}: make your own ({}), then haul authorize {} ID SECRET; or use rclone authorize {2}",
-            provider.title, provider.own_id, args.kind
+            provider.title, provider.own_id, provider.kind
         );
         return Err(usage(why));
     }
-    let show = Show { opens: !args.auth_no_open_browser };
+    let show = Show { opens: !args.auth_no_open_browser, advises: false };
     let done = setup::step(provider, &options, &login::client(context)?, &show, setup::HERE).await?;
     let (setup::Step::Done(changed) | setup::Step::Set(changed, _)) = done else {
         anyhow::bail!("the log-in asks where it should be done")

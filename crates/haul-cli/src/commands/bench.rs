@@ -99,6 +99,9 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
         Some(dst) => words::cost_across(&plan, [root.locator(), dst.locator()], [&source, &folder]),
         None => words::cost(&plan, &plan.cost(root.caps()), root.locator(), &folder),
     });
+    if !root.caps().files {
+        ctx.screen.log("What is removed goes where the store keeps deleted files (a trash, versions), and may count against the quota there.");
+    }
     if ctx.flags.config.dry_run {
         return Ok(Outcome::Done);
     }

@@ -12,7 +12,7 @@ use crate::{
     flags,
     show::out::quiet,
 };
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use haul::check::{CheckOptions, CheckReport, Checked, Content, Found, check};
 use haul_core::{
     Algo,
@@ -62,6 +62,13 @@ pub async fn compare(
 ) -> Result<Outcome> {
     let (mut src, file) = ctx.open_source(&ends.source).await?;
     let mut dst = ctx.open(&ends.dest)?;
+    let sealed = options.content == Content::Sealed;
+    if sealed && dst.encrypted().is_none() {
+        bail!(
+            "{} isn't an encrypted remote: cryptcheck takes the plain files first, then the encrypted ones",
+            dst.locator()
+        );
+    }
     let job = flags::job(&ctx.flags)?;
     let mut cx = cx(ctx, &ctx.open_options(), src.clone(), dst.clone(), &ends.dest)?;
     if let Some(key) = file {
@@ -77,7 +84,7 @@ pub async fn compare(
     let names = (src.locator().to_owned(), dst.locator().to_owned());
     let mut failed = None;
     let mut each = |checked: &Checked| {
-        tell(checked, &names);
+        tell(checked, &names, sealed);
         if let Some((events, event)) = events.as_ref().zip(event(checked)) {
             events.write(&event);
         }
@@ -85,7 +92,6 @@ pub async fn compare(
             failed.get_or_insert(error);
         }
     };
-    let sealed = options.content == Content::Sealed;
     let report = check(&job, &cx, options, &mut each).await;
     out.finish()?;
     events.map_or(Ok(()), |events| events.finish())?;
@@ -100,7 +106,15 @@ pub async fn compare(
         conclude(&report, dst);
         return Ok(Outcome::Exit(code::OTHER));
     }
-    Ok(conclude(&report, &names.1))
+    let outcome = conclude(&report, &names.1);
+    if sealed && report.unhashed > 0 {
+        tracing::warn!(
+            "{}: {} files match by size alone, which proves nothing of their content (-v names them): use haul check --download",
+            names.1,
+            report.unhashed
+        );
+    }
+    Ok(outcome)
 }
 
 /// The result as the decision of a job that is only planned.
@@ -112,10 +126,13 @@ fn event(checked: &Checked) -> Option<Event> {
 }
 
 /// One line for each file that isn't the same.
-fn tell(checked: &Checked, names: &(String, String)) {
+fn tell(checked: &Checked, names: &(String, String), sealed: bool) {
     let key = &checked.key;
     match (checked.found, checked.step.as_ref().map(|step| step.why)) {
         (Found::Same, Some(Reason::Hash(algo))) => tracing::debug!(%key, "OK: same {algo}"),
+        (Found::Same, _) if sealed => {
+            tracing::info!(%key, "same size, not proved: there is no hash of the encrypted file")
+        }
         (Found::Same, _) => tracing::debug!(%key, "OK: same size"),
         (Found::Differs, Some(Reason::Hash(algo))) => tracing::error!(%key, "{algo} differ"),
         (Found::Differs, Some(Reason::Damaged)) => tracing::error!(%key, "damaged, can't be compared"),

@@ -4,7 +4,7 @@ use super::change::allowed_at;
 use crate::{context::Context, error::Outcome};
 use anyhow::Result;
 use haul_core::Key;
-use haul_store::WriteSpec;
+use haul_store::{Domain, Store, WriteSpec};
 use std::ffi::OsString;
 
 /// Create a directory or bucket, with those above it
@@ -21,6 +21,23 @@ pub async fn run(args: Args, ctx: &Context) -> Result<Outcome> {
     let root = Key::new("");
     if allowed_at(ctx, "make directory", &args.path) {
         store.make_dir(&root, &WriteSpec::default()).await?;
+        if !has_empty_dirs(&*store) {
+            tracing::warn!(
+                "{}: this store keeps no empty directories, so there is nothing to make: a directory is there once a file is in it",
+                store.locator()
+            );
+        }
     }
     Ok(Outcome::Done)
+}
+
+/// False for what is below a bucket, where no markers stand for directories.
+fn has_empty_dirs(store: &dyn Store) -> bool {
+    let caps = store.caps();
+    let domain = caps.domain.as_ref().filter(|domain| Domain::place_within(&domain.place).is_none());
+    let below = domain.is_some_and(|domain| {
+        // The bucket, a slash, the prefix.
+        domain.place.iter().position(|byte| *byte == b'/').is_some_and(|at| at + 1 < domain.place.len())
+    });
+    caps.keeps_empty_dirs || !below
 }

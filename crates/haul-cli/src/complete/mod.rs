@@ -12,7 +12,10 @@ use crate::{
 use clap::{Arg, ArgAction, Command};
 use futures::StreamExt as _;
 use haul_core::Listed;
-use haul_remotes::config::{Config, Password};
+use haul_remotes::{
+    config::{Config, Password},
+    registry,
+};
 use haul_store::ListRequest;
 use line::Typed;
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
@@ -143,6 +146,12 @@ fn values(arg: &Arg, current: &str, typed: &Typed) -> Vec<String> {
     match what {
         "JOB" => jobs(typed),
         "REMOTE" => remotes(typed),
+        "REMOTE:" => remotes(typed).into_iter().map(|name| name + ":").collect(),
+        "KIND" => registry::kinds().iter().map(|kind| kind.name.to_owned()).collect(),
+        "TYPE" => {
+            let logged_in = registry::kinds().iter().filter(|kind| registry::login(kind.name).is_some());
+            logged_in.map(|kind| kind.name.to_owned()).collect()
+        }
         "COMMAND" => names(&cli::command()),
         "FILE" | "DIR" => local(current),
         "PATH" | "ARGUMENTS" => paths(current, typed),
@@ -267,6 +276,8 @@ mod tests {
         assert_eq!(of("haul copy --cutoff-mode h"), ["hard"]);
         assert_eq!(of("haul copy --cutoff-mode=h"), ["--cutoff-mode=hard"]);
         assert_eq!(of("haul completion z"), ["zsh"]);
+        assert_eq!(of("haul config create x dri"), ["drive"]);
+        assert!(of("haul authorize s").is_empty() && of("haul authorize b") == ["box"]);
         assert!(of("haul copy -- --max-d").is_empty());
     }
 }

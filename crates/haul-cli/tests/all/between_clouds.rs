@@ -248,6 +248,9 @@ fn a_measurement_leaves_nothing_behind() {
         let ran = lab.haul(&[&["bench", "--yes", "--json", place], &bounds[..]].concat()).ok();
         let json: Value = serde_json::from_str(&ran.out).expect("JSON and nothing else");
         assert!(json["bytes_verified"].as_u64().is_some_and(|bytes| bytes > 0), "{place}: {}", ran.out);
+        let sweeps = json["sweeps"].as_array().expect("sweeps");
+        let ways: Vec<&Value> = sweeps.iter().map(|sweep| &sweep["direction"]).collect();
+        assert_eq!(ways, ["up", "down"], "{place}: {}", ran.out);
         assert_eq!(lab.haul(&["lsf", "-R", place]).ok().out, "theirs\n", "{place}");
     }
     // Where there are no buckets it may be measured at the top; nobody purges there.

@@ -6,7 +6,7 @@ use haul_testkit::{
     interceptor::Interceptor,
     lab::{Lab, until},
 };
-use std::{fs, time::Duration};
+use std::{fs, process::Stdio, time::Duration};
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 const MIB: usize = 1 << 20;
@@ -162,6 +162,49 @@ fn a_token_is_renewed_once_and_kept_by_two_at_once() {
     assert_eq!(lab.haul(&["cat", "b:d/f"]).ok().out, "text");
     assert_eq!(sim.renewals(), 1);
     assert!(fs::read_to_string(lab.config()).expect("config").contains("refresh-1"));
+}
+
+/// haul and rclone on one config file, with tokens that renew once: nobody logs the other out.
+#[test]
+fn a_token_is_renewed_by_haul_and_rclone_at_once() {
+    let (sim, lab) = start(Settings { latency: Duration::from_millis(20), ..Settings::default() });
+    let Some(rclone) = haul_testkit::peers::need("rclone") else { return };
+    let hosts = ["api.box.com", "upload.box.com"].map(|host| (host, sim.address()));
+    let Some(interceptor) = Interceptor::start(&lab, &hosts) else { return };
+    sim.put("d/f", b"text");
+    for round in 0..6 {
+        sim.expire();
+        // rclone believes the time that is written down.
+        let config = fs::read_to_string(lab.config()).expect("config");
+        let expired: Vec<String> = config
+            .lines()
+            .map(|line| match line.split_once("\"expiry\":\"") {
+                Some((before, _)) => format!("{before}\"expiry\":\"2020-01-01T00:00:00Z\"}}"),
+                None => line.to_owned(),
+            })
+            .collect();
+        fs::write(lab.config(), expired.join("\n") + "\n").expect("config");
+        let mut command = lab.command(&rclone);
+        command.args(["cat", "b:d/f", "--http-proxy", &interceptor.url(), "--ca-cert"]).arg(interceptor.ca());
+        let theirs = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("rclone");
+        let ours = [lab.start(&["cat", "b:d/f"]), lab.start(&["cat", "b:d/f"])];
+        for child in ours {
+            assert_eq!(lab.end(child).ok().out, "text", "{round}");
+        }
+        let theirs = lab.end(theirs);
+        println!("round {round}: rclone {}", theirs.code);
+        assert_eq!(lab.haul(&["cat", "b:d/f"]).ok().out, "text", "{round}");
+    }
+    assert!(sim.renewals() >= 6);
+    lab.rclone(&[
+        "cat",
+        "b:d/f",
+        "--http-proxy",
+        &interceptor.url(),
+        "--ca-cert",
+        &interceptor.ca().display().to_string(),
+    ])
+    .ok();
 }
 
 #[test]

@@ -73,6 +73,8 @@ fn bash_completes_commands_flags_remotes_and_paths() {
         ("haul copy my\\ other/", &["my\\ other/x"]),
         ("haul copy minio:sub fi", &["fish", "files/"]),
         ("haul config show mir", &["mirror"]),
+        ("haul config reconnect mir", &["mirror:"]),
+        ("haul cryptdecode min", &["minio:"]),
         ("haul cat nothing:", &[""]),
     ] {
         let mut found = bash(&lab, line);

@@ -104,6 +104,8 @@ fn rclone_reads_what_haul_wrote_and_the_reverse() {
         let names = |side: &str| -> Vec<String> { tree(&lab, side).keys().map(|key| format!("{key:?}")).collect() };
         assert_eq!(names(&ours), names(&theirs), "{what}: names as rclone makes them");
         lab.haul(&["cryptcheck", "@src", &format!("{theirs}:"), skip]).code(i32::from(n == 5));
+        let ran = lab.haul(&["cryptcheck", &format!("{theirs}:"), "@src"]).code(1);
+        assert!(ran.err.contains("isn't an encrypted remote") && ran.err.lines().count() == 1, "{}", ran.err);
         for args in [&["--reverse", "a/b c", "x-v2001-02-03-040506-123.txt"][..], &["readme.txt"], &[]] {
             let hidden = lab.haul(&["cryptdecode", "--reverse", &format!("{ours}:"), "d/f"]).ok().out;
             let hidden = hidden.trim_end().split('\t').next_back().unwrap().to_owned();

@@ -54,7 +54,7 @@ fn service() -> Server {
             };
         }
         let (code, verifier) = (field(&form, "code"), field(&form, "code_verifier"));
-        let proved = match code.strip_prefix("yes ") {
+        let proved = match code.strip_prefix("yes").map(str::trim) {
             Some("") => verifier.is_empty(),
             Some(challenge) => challenge == challenge_of(&verifier),
             None => field(&form, "refresh_token") == "r1",
@@ -163,7 +163,9 @@ fn a_browser_of_this_machine_logs_in() {
     // Whoever comes with another question's answer isn't believed; the right one is waited for.
     let again = || lab.start(&["config", "reconnect", "g:", "--auto-confirm"]);
     let Some((mut child, link)) = waiting(again) else { return };
-    assert!(browse("http://127.0.0.1:53682/?code=no&state=other").contains("400"));
+    for other in ["?code=no&state=other", "?error=no&state=other", ""] {
+        assert!(browse(&format!("http://127.0.0.1:53682/{other}")).contains("400"), "{other}");
+    }
     assert!(browse("http://127.0.0.1:53682/auth?state=other").contains("403"));
     browse(&link);
     assert!(child.wait().expect("ended").success());
@@ -251,6 +253,99 @@ fn another_machine_logs_in_with_haul_or_with_rclone() {
     goes_on(&lab, &state, &pasted(child));
 }
 
+/// The command for the other machine, as rclone prints it, is haul's too.
+#[test]
+fn rclone_asks_and_haul_authorizes() {
+    let (_one, server, lab) = (alone(), service(), Lab::new(HAUL));
+    if !lab.has_rclone() {
+        return;
+    }
+    let options = options(&server);
+    let options = options.iter().map(String::as_str);
+    let begin = ["config", "create", "g", "box"].into_iter().chain(options);
+    let begin: Vec<&str> = begin.chain(["--non-interactive", "config_is_local=false"]).collect();
+    let asked: Value = serde_json::from_str(&lab.rclone(&begin).ok().out).expect("JSON");
+    let question = match &asked["Option"]["Name"] {
+        name if name == "config_token" => asked,
+        _ => {
+            let state = asked["State"].as_str().expect("a state").to_owned();
+            let ran = lab.rclone(&["config", "update", "g", "--continue", "--state", &state, "--result", "false"]);
+            serde_json::from_str(&ran.ok().out).expect("JSON")
+        }
+    };
+    let help = question["Option"]["Help"].as_str().expect("help");
+    let line = help.lines().find(|line| line.contains("rclone authorize")).expect("a command");
+    let words: Vec<&str> = line.split_whitespace().skip(1).map(|word| word.trim_matches('"')).collect();
+    let Some((child, link)) = waiting(|| lab.start(&[&words[..], &["--auth-no-open-browser"]].concat())) else {
+        return;
+    };
+    browse(&link);
+    let state = question["State"].as_str().expect("a state");
+    lab.rclone(&["config", "update", "g", "--continue", "--state", state, "--result", &pasted(child)]).ok();
+    assert!(written(&lab).contains("token = {\"access_token\":\"a1\""), "{}", written(&lab));
+}
+
+/// On a node that people reach by ssh: the first question is whether there is a browser, and a token may be longer than a line of a terminal.
+#[test]
+fn who_has_no_browser_is_asked_at_the_terminal() {
+    let lab = Lab::new(HAUL);
+    let Some(script) = haul_testkit::peers::need("script") else { return };
+    let mut command = lab.command(&script);
+    command.args(["-qefc", &format!("{HAUL} config create g box client_id=me client_secret=s"), "/dev/null"]);
+    let mut asking = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script");
+    // Open up to the end: what is on its way when it closes is lost.
+    let mut typed = asking.stdin.take().expect("piped");
+    let token = format!("{{\"access_token\":\"{}\"}}", "a".repeat(9000));
+    for (question, answer) in [("config_is_local [y/N]> ", ""), ("config_token> ", &token)] {
+        let (mut said, mut byte) = (Vec::new(), [0]);
+        while !said.ends_with(question.as_bytes()) {
+            let read = asking.stdout.as_mut().expect("piped").read_exact(&mut byte);
+            assert!(read.is_ok(), "{}", String::from_utf8_lossy(&said));
+            said.push(byte[0]);
+        }
+        // The terminal shows what comes: that must be read, too.
+        typed.write_all(format!("{answer}\n").as_bytes()).expect("written");
+    }
+    lab.end(asking).ok();
+    assert!(written(&lab).contains(&"a".repeat(9000)));
+}
+
+/// The questions after a log-in may fail: nobody logs in twice for that.
+#[test]
+fn a_token_is_kept_whatever_is_asked_after_it() {
+    let lab = Lab::new(HAUL);
+    let ran = lab.haul(&[
+        "config",
+        "create",
+        "g",
+        "onedrive",
+        "client_id=me",
+        "tenant_url=http://127.0.0.1:1/_api",
+        "config_is_local=false",
+        "config_device_code=false",
+        "config_token={\"access_token\":\"kept\"}",
+        "--low-level-retries=1",
+    ]);
+    assert_ne!(ran.code, 0, "{}", ran.out);
+    assert!(written(&lab).contains("token = {\"access_token\":\"kept\""), "{}", written(&lab));
+}
+
+/// What a section of rclone's asks for, and haul can't do, isn't passed over.
+#[test]
+fn options_that_haul_lacks_are_told_or_refused() {
+    let lab = Lab::new(HAUL);
+    let token = "token = {\"access_token\":\"a\",\"expiry\":\"2099-01-01T00:00:00Z\"}";
+    let config = format!(
+        "[d]\ntype = dropbox\nclient_id = me\n{token}\nshared_files = true\n[l]\ntype = memory\ndescription = mine\ndiscard = true\n"
+    );
+    fs::write(lab.config(), config).expect("config");
+    let ran = lab.haul(&["lsf", "d:"]);
+    assert!(ran.code != 0 && ran.err.contains("option shared_files: haul can't do"), "{}", ran.err);
+    let ran = lab.haul(&["copy", "l:a", "l:b"]);
+    assert_eq!(ran.err.matches("no option \"discard\"").count(), 1, "{}", ran.err);
+    assert!(!ran.err.contains("description"), "{}", ran.err);
+}
+
 /// A token that rclone got in its own name is renewed by rclone, for two who need it at once too.
 #[test]
 fn rclone_renews_what_is_its_own() {
@@ -282,8 +377,13 @@ fn rclone_renews_what_is_its_own() {
     drop(server);
     fs::write(lab.path("f"), "x").expect("written");
     let file = lab.path("f");
-    let ran = command(&["copyto", file.to_str().expect("text"), "g:box/d/f"], false);
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    for flags in [&[][..], &["-q"]] {
+        let args = [&["copyto", file.to_str().expect("text"), "g:box/d/f"], flags].concat();
+        let ran = command(&args, false);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{said}");
+        assert_eq!(said.matches("by rclone's application at Google").count(), usize::from(flags.is_empty()), "{said}");
+    }
     lab.rclone(&["check", "@f", "g:box/d", "--one-way"]).ok();
 }
 

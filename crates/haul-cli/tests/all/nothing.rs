@@ -138,6 +138,10 @@ fn a_directory_of_a_bucket_that_holds_something_stays() {
     let ran = lab.haul(&["rmdir", "c:b/d"]);
     assert!(ran.code != 0 && ran.err.contains("is not empty"), "{}: {}", ran.code, ran.err);
     assert_eq!(sim.keys("b").len(), 2);
+    // Without markers there is nothing to make, which is said.
+    let made = |place: &str| lab.haul(&["mkdir", place]).ok().err;
+    assert!(made("c:b/e").contains("keeps no empty directories"), "{}", made("c:b/e"));
+    assert_eq!((made("c:b"), sim.keys("b").len()), (String::new(), 2));
     lab.haul(&["deletefile", "c:b/d/x"]).ok();
     lab.haul(&["rmdir", "c:b/d"]).ok();
     assert!(sim.keys("b").is_empty());

@@ -1,7 +1,7 @@
 //! The commands that change the configuration.
 
 use super::{
-    login::{self, Machine},
+    login::{self, Answers, Machine},
     put, questions,
     show::{self, Secrets, known, option},
 };
@@ -10,8 +10,9 @@ use anyhow::{Result, anyhow, bail};
 use haul_core::text::nearest;
 use haul_oauth::setup::Options;
 use haul_remotes::{
+    Lacking,
     config::{Config, crypt::Secret, obscure},
-    is_name, registry,
+    is_name, lacking, registry,
 };
 use haul_store::OptionKind;
 use std::path::Path;
@@ -148,16 +149,17 @@ async fn log_in(
         return Ok(!machine.is_used());
     };
     let options = login::options_of(config, name);
-    let (changed, question) = if machine.is_used() && machine.begins() && has_keys(&options) {
-        Default::default()
+    let keep = &mut |set: &Options| login::kept(config, name, set);
+    let question = if machine.is_used() && machine.begins() && has_keys(&options) {
+        None
     } else if machine.is_used() {
-        login::answered(provider, &options, given, context, machine).await?
+        login::answered(provider, &options, given, context, machine, keep).await?
     } else if has_keys(&options) || given.is_empty() && options.get("token").is_some_and(|token| !token.is_empty()) {
         return Ok(true);
     } else {
-        (login::dialogue(provider, &options, given, context, true).await?, None)
+        login::dialogue(provider, &options, Answers { given, defaults: true }, context, keep).await?;
+        None
     };
-    config.change(name, |ini| changed.iter().try_for_each(|(key, value)| put(ini, name, key, value)))?;
     match question {
         Some(question) => print::line(&show::pretty(&question)?)?,
         None if machine.is_used() => login::no_more()?,
@@ -327,7 +329,7 @@ fn values(kind: &str, pairs: &[(String, String)], how: How) -> Result<Vec<(Strin
 
 fn checked(kind: &str, key: &str, value: &str, how: How) -> Result<String> {
     let Some(option) = option(kind, key) else {
-        warn_unknown(kind, key);
+        warn_unknown(kind, key, value);
         return Ok(value.into());
     };
     if option.kind != OptionKind::Obscured || value.is_empty() || how.no_obscure {
@@ -340,11 +342,19 @@ fn checked(kind: &str, key: &str, value: &str, how: How) -> Result<String> {
     }
 }
 
-fn warn_unknown(kind: &str, key: &str) {
+fn warn_unknown(kind: &str, key: &str, value: &str) {
     if matches!(key, "type" | "description") || (kind == ALIAS && key == "remote") {
         return;
     }
     let Ok(known) = registry::kind(kind) else { return };
+    match lacking(kind, key, value) {
+        Lacking::Nothing => return,
+        Lacking::Refused(advice) => {
+            tracing::warn!("haul can't do what {key} asks for, and won't open this remote: {advice}");
+            return;
+        }
+        Lacking::Told => {}
+    }
     let near = nearest(key, known.options.iter().map(|o| o.name));
     let near = near.map(|n| format!(" (did you mean {n}?)")).unwrap_or_default();
     tracing::warn!("a store of type {kind} has no option {key:?}{near}: kept in the file, without effect in haul");

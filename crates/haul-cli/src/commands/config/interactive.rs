@@ -187,8 +187,14 @@ async fn log_in(
 ) -> Result<()> {
     let options: setup::Options = values.iter().cloned().collect();
     let Some(provider) = registry::login(kind).filter(|_| !has_keys(&options)) else { return Ok(()) };
-    match login::dialogue(provider, &options, &setup::Options::new(), context, confirm.auto).await {
-        Ok(changed) => changed.into_iter().for_each(|(key, value)| set(values, &key, Some(Answer::Value(value)))),
+    let given = setup::Options::new();
+    let answers = login::Answers { given: &given, defaults: confirm.auto };
+    let keep = &mut |found: &setup::Options| {
+        found.iter().for_each(|(key, value)| set(values, key, Some(Answer::Value(value.clone()))));
+        Ok(())
+    };
+    match login::dialogue(provider, &options, answers, context, keep).await {
+        Ok(_) => {}
         // The rest of the answers is worth keeping.
         Err(error) => say(&format!("{}. Log in later with haul config reconnect.", verdict(&error).line), width)?,
     }

@@ -7,10 +7,10 @@ use super::{
 use crate::{
     context::Context,
     error::{Outcome, usage},
-    print,
+    print, prompt,
 };
-use anyhow::{Context as _, Result, anyhow, bail};
-use haul_core::{ErrorKind, text::wrap};
+use anyhow::{Result, anyhow, bail};
+use haul_core::{Error, ErrorKind, text::wrap};
 use haul_net::Http;
 use haul_oauth::{
     Provider,
@@ -20,7 +20,7 @@ use haul_remotes::{config::Config, registry};
 use haul_store::body::Pieces;
 use serde_json::{Value, json};
 use std::{
-    io::Write as _,
+    io::{self, IsTerminal as _},
     process::{Command, Stdio},
 };
 
@@ -87,6 +87,8 @@ impl Machine {
 pub struct Show {
     /// Opens it in a browser, too.
     pub opens: bool,
+    /// Says how to go on where there is no browser.
+    pub advises: bool,
 }
 
 impl setup::Show for Show {
@@ -97,6 +99,11 @@ impl setup::Show for Show {
         let opened = self.opens && command.spawn().is_ok();
         let how = if opened { "If no browser opens, open this page:" } else { "Open this page in a browser:" };
         eprintln!("{how} {link}\nWaiting for you to log in …");
+        if self.advises {
+            eprintln!(
+                "No browser on this machine? Stop this with Ctrl-C, and add config_is_local=false; or answer no to the first question of haul config reconnect REMOTE:."
+            );
+        }
     }
 
     fn code(&self, page: &str, code: &str) {
@@ -118,41 +125,70 @@ pub fn client(context: &Context) -> Result<Http<Pieces>> {
     Ok(Http::new(&context.session.net(), true)?)
 }
 
-/// Asks all questions of a log-in, or takes what is given or the default; what it changes of the options.
+/// Writes down what a step of a log-in has set.
+pub type Keep<'a> = dyn FnMut(&Options) -> Result<()> + Send + 'a;
+
+/// How the questions of a dialogue are answered.
+#[derive(Clone, Copy)]
+pub struct Answers<'a> {
+    /// Answers by name.
+    pub given: &'a Options,
+    /// Takes the default where nothing is given and there is one.
+    pub defaults: bool,
+}
+
+/// Asks all questions of a log-in, or takes what is given or the default. A token is kept as soon as it is there: what is asked after it may
+/// fail. True if anything was set.
 pub async fn dialogue(
     provider: &'static Provider,
     options: &Options,
-    given: &Options,
+    answers: Answers<'_>,
     context: &Context,
-    defaults: bool,
-) -> Result<Options> {
+    keep: &mut Keep<'_>,
+) -> Result<bool> {
     let http = client(context)?;
-    let mut dialogue = Dialogue::new(provider, options, (setup::BEGIN, ""));
-    while let Some(question) = dialogue.next(&http).await? {
+    let mut dialogue = Dialogue::new(provider, options, (setup::BEGIN, ""), !may_open_browser(context));
+    // Nobody should wait for a browser that can't come, if a person can be asked.
+    let elsewhere = dialogue.advises && std::io::stdin().is_terminal() && !context.flags.config.auto_confirm;
+    while let Some(mut question) = dialogue.next(&http, keep).await? {
         let first = question.error.is_none();
-        let answer = match given.get(question.name) {
+        let asks = elsewhere && question.state == setup::HERE.0;
+        if asks {
+            question.default = "false".into();
+        }
+        let answer = match answers.given.get(question.name) {
             Some(answer) if first => answer.clone(),
-            _ if defaults && first && !question.default.is_empty() => question.default.clone(),
+            _ if answers.defaults && first && !asks && !question.default.is_empty() => question.default.clone(),
             _ => ask(&question)?,
         };
         dialogue.answer(question.state, answer);
     }
-    Ok(dialogue.changed)
+    Ok(dialogue.set)
 }
 
-/// The questions of a log-in, and what it has set so far.
+/// False on a machine without a display, and for who came by ssh.
+fn may_open_browser(context: &Context) -> bool {
+    let set = |name: &str| context.session.environment().get(name).is_some_and(|value| !value.is_empty());
+    let display = cfg!(target_os = "macos") || set("DISPLAY") || set("WAYLAND_DISPLAY");
+    display && !set("SSH_CONNECTION")
+}
+
+/// The questions of a log-in, with what it has set so far.
 struct Dialogue {
     provider: &'static Provider,
     options: Options,
-    changed: Options,
+    /// It has set something.
+    set: bool,
+    /// People are told how to log in without a browser here.
+    advises: bool,
     state: String,
     answer: String,
 }
 
 impl Dialogue {
-    fn new(provider: &'static Provider, options: &Options, (state, answer): (&str, &str)) -> Dialogue {
-        let (options, changed) = (options.clone(), Options::new());
-        Dialogue { provider, options, changed, state: state.into(), answer: answer.into() }
+    fn new(provider: &'static Provider, options: &Options, (state, answer): (&str, &str), advises: bool) -> Dialogue {
+        let options = options.clone();
+        Dialogue { provider, options, set: false, advises, state: state.into(), answer: answer.into() }
     }
 
     fn answer(&mut self, state: String, answer: String) {
@@ -160,16 +196,19 @@ impl Dialogue {
     }
 
     /// The next question; `None` when nothing more is asked.
-    async fn next(&mut self, http: &Http<Pieces>) -> Result<Option<Question>> {
+    async fn next(&mut self, http: &Http<Pieces>, keep: &mut Keep<'_>) -> Result<Option<Question>> {
         loop {
-            let (at, show) = ((&*self.state, &*self.answer), Show { opens: true });
+            let (at, show) = ((&*self.state, &*self.answer), Show { opens: true, advises: self.advises });
             let (set, next) = match setup::step(self.provider, &self.options, http, &show, at).await? {
                 Step::Ask(question) => return Ok(Some(question)),
                 Step::Set(set, next) => (set, Some(next)),
                 Step::Done(set) => (set, None),
             };
-            self.options.extend(set.clone());
-            self.changed.extend(set);
+            if !set.is_empty() {
+                keep(&set)?;
+                self.set = true;
+            }
+            self.options.extend(set);
             match next {
                 Some(next) => self.answer(next, String::new()),
                 None => return Ok(None),
@@ -184,7 +223,7 @@ fn ask(question: &Question) -> Result<String> {
     let help: Vec<String> = question.help.trim_end().lines().map(wrapped).collect();
     print::line(&format!("\n{}", help.join("\n")))?;
     if let Some(error) = &question.error {
-        print::line(&format!("That didn't do: {error}."))?;
+        print::line(&format!("That didn't do: {}.", error.trim_end_matches('.')))?;
     }
     let width = question.choices.len().to_string().len();
     for (n, (value, help)) in question.choices.iter().enumerate() {
@@ -200,12 +239,18 @@ fn ask(question: &Question) -> Result<String> {
         question.choices.iter().find(|(value, _)| value == typed).or(by_number).map(|(value, _)| value.clone())
     };
     loop {
-        print::text(&format!("{}{hint}> ", question.name))?;
-        std::io::stdout().flush()?;
-        let mut line = String::new();
-        if std::io::stdin().read_line(&mut line).context("can't read the answer")? == 0 {
+        let line =
+            prompt::line(&format!("{}{hint}> ", question.name), question.name == "config_token").map_err(|error| {
+                match error.kind() {
+                    io::ErrorKind::Interrupted => {
+                        Error::new(ErrorKind::Cancelled, "log in", "stopped at the question").into()
+                    }
+                    _ => anyhow::Error::from(error).context("can't read the answer"),
+                }
+            })?;
+        let Some(line) = line else {
             bail!("the input ended before the log-in was done");
-        }
+        };
         match (line.trim(), question.is_bool) {
             ("", _) if !question.default.is_empty() => return Ok(question.default.clone()),
             ("", _) => {}
@@ -221,28 +266,28 @@ fn ask(question: &Question) -> Result<String> {
     }
 }
 
-/// The next question of a log-in for a program, as rclone's `config create --non-interactive` has it (`None` at the end), and what has
-/// changed up to it.
+/// The next question of a log-in for a program, as rclone's `config create --non-interactive` has it; `None` at the end.
 pub async fn answered(
     provider: &'static Provider,
     options: &Options,
     given: &Options,
     context: &Context,
     machine: &Machine,
-) -> Result<(Options, Option<Value>)> {
+    keep: &mut Keep<'_>,
+) -> Result<Option<Value>> {
     let http = client(context)?;
     let begin = (machine.state.as_deref().unwrap_or(setup::BEGIN), machine.result.as_deref().unwrap_or_default());
-    let mut dialogue = Dialogue::new(provider, options, elsewhere(begin));
-    while let Some(question) = dialogue.next(&http).await? {
+    let mut dialogue = Dialogue::new(provider, options, elsewhere(begin), false);
+    while let Some(question) = dialogue.next(&http, keep).await? {
         match given.get(question.name) {
             Some(known) if question.error.is_none() => {
                 let (state, known) = elsewhere((&question.state, known));
                 dialogue.answer(state.to_owned(), known.to_owned());
             }
-            _ => return Ok((dialogue.changed, Some(as_json(&question)))),
+            _ => return Ok(Some(as_json(&question))),
         }
     }
-    Ok((dialogue.changed, None))
+    Ok(None)
 }
 
 /// The question for another program: rclone's, about a machine without a browser, for the output of `authorize` on another. haul's further
@@ -297,19 +342,22 @@ pub fn options_of(config: &Config, name: &str) -> Options {
     config.options(name).into_iter().collect()
 }
 
+/// Writes what a step of a log-in has set into the section.
+pub fn kept(config: &mut Config, name: &str, set: &Options) -> Result<()> {
+    config.change(name, |ini| set.iter().try_for_each(|(key, value)| put(ini, name, key, value)))?;
+    Ok(())
+}
+
 /// Logs in anew.
 pub async fn reconnect(args: RemoteArgs, context: &Context) -> Result<Outcome> {
     let mut config = context.session.load_config()?;
     let name = known(&config, args.name.trim_end_matches(':'))?.to_owned();
     let provider = provider(&config.get(&name, "type").unwrap_or_default())?;
     let auto = context.flags.config.auto_confirm;
-    let changed = dialogue(provider, &options_of(&config, &name), &Options::new(), context, auto).await?;
-    config.change(&name, |ini| changed.iter().try_for_each(|(key, value)| put(ini, &name, key, value)))?;
-    print::line(&if changed.is_empty() {
-        "Nothing was changed.".into()
-    } else {
-        format!("Logged in to {}.", provider.title)
-    })?;
+    let (options, given) = (options_of(&config, &name), Options::new());
+    let answers = Answers { given: &given, defaults: auto };
+    let set = dialogue(provider, &options, answers, context, &mut |set| kept(&mut config, &name, set)).await?;
+    print::line(&if set { format!("Logged in to {}.", provider.title) } else { "Nothing was changed.".into() })?;
     Ok(Outcome::Done)
 }
 
