@@ -53,7 +53,7 @@ impl Executor {
             // it too.
             next = match self.job.elsewhere.exact {
                 true => None,
-                false => self.planner.found_elsewhere(src, to, dst, found.place + 1).await.map(Box::new),
+                false => self.planner.alternates.find(src, to, dst, found.place + 1).await.map(Box::new),
             };
         }
         Outcome::Nothing

@@ -6,7 +6,7 @@ use crate::{
     cx::Cx,
     hard_links::{HardLinks, Inode, Name},
     ledger::Ledger,
-    plan::{Planner, forbidden},
+    plan::{FurtherNames, forbidden},
     transfer::{Mover, Order},
 };
 use futures::StreamExt;
@@ -25,7 +25,7 @@ const BATCHES_AT_ONCE: usize = 8;
 pub(super) struct Linker {
     ledger: Arc<Ledger>,
     links: Arc<HardLinks>,
-    planner: Arc<Planner>,
+    names: Arc<FurtherNames>,
     consent: Consent,
     /// Links inside the destination.
     mover: Mover,
@@ -34,16 +34,16 @@ pub(super) struct Linker {
 }
 
 impl Linker {
-    /// Links what `planner` found to have several names.
+    /// Links what the planner found to have several names.
     pub fn new(
-        (ledger, planner, mover): (&Arc<Ledger>, &Arc<Planner>, &Mover),
+        (ledger, names, mover): (&Arc<Ledger>, &Arc<FurtherNames>, &Mover),
         (way, results): (&Arc<InTheWay>, &Arc<Results>),
     ) -> Linker {
         let cx = Cx { src: mover.cx.dst.clone(), ..mover.cx.clone() };
         Linker {
             ledger: ledger.clone(),
-            links: planner.links().clone(),
-            planner: planner.clone(),
+            links: names.links().clone(),
+            names: names.clone(),
             consent: Consent::new(&mover.cx, ledger),
             mover: Mover { cx, ..mover.clone() },
             way: way.clone(),
@@ -67,7 +67,7 @@ impl Linker {
     async fn link_all(&self, links: Vec<(Key, Option<Inode>, Name)>) -> Vec<Name> {
         let mut due = Vec::new();
         for (first, there, name) in links {
-            let step = self.planner.further_name(first, there, name).await;
+            let step = self.names.step(first, there, name).await;
             self.ledger.decided(&step);
             let Step { action, why, src: Some(src), dst, link_to, .. } = step else { continue };
             match (action, link_to) {

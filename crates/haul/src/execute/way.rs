@@ -6,7 +6,7 @@ use crate::{
     cx::{Cx, cancelled},
     ledger::Ledger,
     namesakes::{lists_beside, of_name},
-    plan::{Planner, no_way},
+    plan::{Kinds, SourceDirs, no_way},
     transfer::{Arrived, Mover, Order},
 };
 use haul_core::{
@@ -26,7 +26,8 @@ pub(super) struct InTheWay {
     job: Arc<Job>,
     cx: Cx,
     ledger: Arc<Ledger>,
-    planner: Arc<Planner>,
+    kinds: Arc<Kinds>,
+    source_dirs: Arc<SourceDirs>,
     deleter: Arc<Deleter>,
     backup: Backup,
     /// Symlinks that are to make way.
@@ -48,13 +49,18 @@ struct Links {
 
 impl InTheWay {
     /// Clears nothing yet; for files that `mover` transfers.
-    pub fn new(ledger: &Arc<Ledger>, planner: &Arc<Planner>, deleter: &Arc<Deleter>, mover: &Mover) -> InTheWay {
+    pub fn new(
+        (ledger, mover): (&Arc<Ledger>, &Mover),
+        (kinds, source_dirs): (&Arc<Kinds>, &Arc<SourceDirs>),
+        deleter: &Arc<Deleter>,
+    ) -> InTheWay {
         InTheWay {
             job: mover.job.clone(),
             cx: mover.cx.clone(),
             backup: mover.backup.clone(),
             ledger: ledger.clone(),
-            planner: planner.clone(),
+            kinds: kinds.clone(),
+            source_dirs: source_dirs.clone(),
             deleter: deleter.clone(),
             links: tokio::sync::Mutex::default(),
             clears: tokio::sync::Mutex::default(),
@@ -81,7 +87,7 @@ impl InTheWay {
     pub async fn clear_target(&self, order: &Order) -> Result<()> {
         let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
-        if self.planner.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
+        if self.kinds.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
             self.clear_dir(&dir).await?;
         }
         self.clear_other_kind(&order.to).await?;
@@ -112,7 +118,7 @@ impl InTheWay {
 
     /// Notes a symlink of the destination at the name of a directory that only the source has, where that is to make way.
     pub async fn note_link(&self, dir: &Key) {
-        if self.links_make_way() && !self.planner.is_new(&dir.parent()) && self.is_link(dir).await {
+        if self.links_make_way() && !self.source_dirs.is_new(&dir.parent()) && self.is_link(dir).await {
             self.links.lock().await.known.insert(dir.clone());
         }
     }
@@ -228,7 +234,7 @@ impl InTheWay {
     /// Errors, before anything is deleted: something in it can't be listed (another file system, where those are left alone), or
     /// was written by this job: on a disk that takes two names for one, it belongs to another directory.
     async fn clear_dir(&self, dir: &Key) -> Result<()> {
-        let gone = self.planner.held_by(dir).await?;
+        let gone = self.kinds.held_by(dir).await?;
         gone.iter().try_for_each(|entry| self.check_older(entry))?;
         // The time alone could also come from deleting another name of the file.
         if let Some(own) = gone.iter().find(|entry| self.is_of_this_run(entry))

@@ -1,16 +1,31 @@
 //! `--compare-dest`, `--copy-dest` and `--link-dest`: files in an alternate destination need not be transferred.
 
-use super::Planner;
-use crate::{Cx, attributes::ask, decide, index::Known, recipes::Recipes};
+use super::comparison::Comparison;
+use crate::{
+    Cx,
+    attributes::{Attributes, ask},
+    decide,
+    index::Known,
+    namesakes::has_other_kind,
+    recipes::Recipes,
+};
 use haul_core::{
     Entry, Key, Kind,
     attributes::Differs,
     compare::{Difference, Reason, Verdict},
-    job::CompareBy,
+    job::{CompareBy, Job},
     plan::{Action, Elsewhere, UseAs},
 };
 use haul_store::Store;
 use std::sync::Arc;
+
+/// The alternate destinations of a job.
+pub(crate) struct Alternates {
+    job: Arc<Job>,
+    cx: Cx,
+    attributes: Arc<Attributes>,
+    comparison: Arc<Comparison>,
+}
 
 /// An alternate destination's entry of a file.
 struct Found {
@@ -31,34 +46,43 @@ pub(crate) fn told_of(src: &Entry, why: Reason, found: &Elsewhere, exact: bool) 
     }
 }
 
-impl Planner {
-    /// Whether there is another place to look at.
-    pub fn looks_elsewhere(&self) -> bool {
-        !(self.cx.compare_dest.is_empty() && self.cx.copy_dest.is_empty())
+impl Alternates {
+    /// Those of `cx`, whose files are compared by `comparison`.
+    pub fn new((job, cx): (&Arc<Job>, &Cx), attributes: &Arc<Attributes>, comparison: &Arc<Comparison>) -> Alternates {
+        Alternates { job: job.clone(), cx: cx.clone(), attributes: attributes.clone(), comparison: comparison.clone() }
     }
 
-    /// Whether an alternate destination counts even for files that the destination has: where it would replace them.
-    pub fn looks_elsewhere_for_all(&self) -> bool {
+    fn stores(&self) -> impl Iterator<Item = &Arc<dyn Store>> {
+        self.cx.compare_dest.iter().chain(&self.cx.copy_dest)
+    }
+
+    /// True if there is one.
+    pub fn any(&self) -> bool {
+        self.stores().next().is_some()
+    }
+
+    /// True if one counts even for files that the destination has: where it would replace them.
+    pub fn count_for_all(&self) -> bool {
         self.job.elsewhere.exact && (!self.cx.compare_dest.is_empty() || self.job.elsewhere.link)
     }
 
-    /// Whether another place is to be looked at before this is done.
-    pub fn is_elsewhere_of_use(&self, action: Action, why: Reason, dst: Option<&Entry>) -> bool {
+    /// True if they are to be looked at before this is done.
+    pub fn are_of_use(&self, action: Action, why: Reason, dst: Option<&Entry>) -> bool {
         let there = dst.is_none_or(|dst| dst.kind == Kind::File);
         match action {
             _ if self.job.elsewhere.exact && dst.is_some() => {
                 let stays = matches!(action, Action::Keep | Action::Touch) && !why.is_left_alone();
-                self.looks_elsewhere_for_all() && there && (stays || action == Action::Copy)
+                self.count_for_all() && there && (stays || action == Action::Copy)
             }
-            Action::Copy => self.looks_elsewhere(),
+            Action::Copy => self.any(),
             _ => false,
         }
     }
 
     /// An entry of the file in one of the alternate destinations from this one on, and how it can be used.
-    pub async fn found_elsewhere(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<Elsewhere> {
+    pub async fn find(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<Elsewhere> {
         let mut next = from;
-        while let Some(found) = self.best_elsewhere(src, to, next).await {
+        while let Some(found) = self.best(src, to, next).await {
             let use_as = self.use_of(&found, src, to, dst).await;
             if use_as.is_some() || self.job.elsewhere.exact {
                 let Found { place, entry, differs, .. } = found;
@@ -77,7 +101,7 @@ impl Planner {
             // The entry that hides the alternate destination's file there makes way for this one.
             let hidden = match dst {
                 Some(dst) => dst.kind != src.kind,
-                None => self.other_kind_there(to).await,
+                None => has_other_kind(&self.cx.dst, to).await,
             };
             return (!(exact && hidden)).then_some(UseAs::Instead);
         }
@@ -92,12 +116,12 @@ impl Planner {
 
     /// Of the alternate destinations from this one on, the first that has a file with all attributes to keep, else the first that has its
     /// content.
-    async fn best_elsewhere(&self, src: &Entry, to: &Key, from: usize) -> Option<Found> {
+    async fn best(&self, src: &Entry, to: &Key, from: usize) -> Option<Found> {
         let mut best = None;
-        for (place, store) in self.cx.compare_dest.iter().chain(&self.cx.copy_dest).enumerate().skip(from) {
+        for (place, store) in self.stores().enumerate().skip(from) {
             let Some(entry) = self.same_in(store, src, to).await else { continue };
-            let differs = self.attributes.difference(&self.rules(), src, Some(&entry));
-            let exact = self.keeps_all(src, differs) && self.agrees_inside(store, src, to).await;
+            let differs = self.comparison.difference(src, Some(&entry));
+            let exact = keeps_all(&self.job, src, differs) && self.agrees_inside(store, src, to).await;
             let found = Found { place, entry, differs, exact };
             // A file that is only copied gets the source's attributes.
             if exact || !self.job.elsewhere.exact {
@@ -108,12 +132,22 @@ impl Planner {
         best
     }
 
+    /// The first entry of a directory in one of them.
+    pub async fn dir(&self, key: &Key) -> Option<Entry> {
+        for store in self.stores() {
+            if let Ok(found) = store.stat(key).await {
+                return Some(found);
+            }
+        }
+        None
+    }
+
     /// The file to compare with for the report of differences, if it is missing at the destination: the first in an alternate destination.
-    pub async fn basis_elsewhere(&self, src: &Entry, to: &Key) -> Option<Entry> {
+    pub async fn basis(&self, src: &Entry, to: &Key) -> Option<Entry> {
         if !self.job.elsewhere.exact {
             return None;
         }
-        for store in self.cx.compare_dest.iter().chain(&self.cx.copy_dest) {
+        for store in self.stores() {
             if let Ok(found) = store.stat(to).await
                 && found.kind == src.kind
             {
@@ -125,7 +159,7 @@ impl Planner {
 
     /// An alternate destination's entry of a further name of a file: where names are linked, only one that is the same file as
     /// the first name there.
-    pub async fn name_elsewhere(&self, first: &Key, src: &Entry) -> Option<Entry> {
+    pub async fn further_name(&self, first: &Key, src: &Entry) -> Option<Entry> {
         if !self.job.elsewhere.exact {
             return None;
         }
@@ -134,22 +168,13 @@ impl Planner {
             if !self.job.elsewhere.link {
                 return Some(found);
             }
-            let exact = self.keeps_all(src, self.attributes.difference(&self.rules(), src, Some(&found)));
+            let exact = keeps_all(&self.job, src, self.comparison.difference(src, Some(&found)));
             let first = store.stat(first).await.ok().and_then(|first| first.version);
             if exact && first.is_some() && first == found.version {
                 return Some(found);
             }
         }
         None
-    }
-
-    /// True when another name of a file would do: nothing that is to be kept differs.
-    fn keeps_all(&self, src: &Entry, differs: Difference) -> bool {
-        let keep = &self.job.attributes.keep;
-        let all = keep.perms || keep.acls;
-        let perms = !src.is_symlink() && (all && differs.perms || keep.executability && differs.executable);
-        let times = !self.job.attributes.no_update_mtime && differs.mtime;
-        !(perms || times || keep.owner && differs.owner || keep.group && differs.group)
     }
 
     /// For attributes that no listing has: true when the alternate destination's file has the source's.
@@ -179,4 +204,13 @@ impl Planner {
         };
         same.then_some(found)
     }
+}
+
+/// True when another name of a file would do: nothing that is to be kept differs.
+fn keeps_all(job: &Job, src: &Entry, differs: Difference) -> bool {
+    let keep = &job.attributes.keep;
+    let all = keep.perms || keep.acls;
+    let perms = !src.is_symlink() && (all && differs.perms || keep.executability && differs.executable);
+    let times = !job.attributes.no_update_mtime && differs.mtime;
+    !(perms || times || keep.owner && differs.owner || keep.group && differs.group)
 }

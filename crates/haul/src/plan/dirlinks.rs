@@ -1,125 +1,71 @@
-//! Symlinks with rules of their own: those that point out of the transferred tree (`--safe-links`), and those of the destination
-//! that stand for directories (`--keep-dirlinks`); and the targets that are reported.
+//! Symlinks of the destination that stand for directories and stay (`--keep-dirlinks`): what is written through them, and what isn't.
 
-use super::Planner;
-use crate::namesakes::{of_any_kind, of_name, target, whole};
+use crate::{
+    Cx,
+    ledger::Ledger,
+    namesakes::{of_any_kind, of_name, whole},
+};
 use haul_core::{
     Entry, Error, ErrorKind, Key,
     compare::Difference,
     event::{Event, Facts},
-    job::Targets,
+    job::Job,
     join::Pair,
     key::path,
-    links,
-    plan::Action,
 };
 use haul_store::{Body, WriteSpec};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How many symlinks the kernel follows on the way to a directory (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
 /// Where a symlink to a directory at the destination leads.
-#[derive(Clone)]
-pub(super) enum Behind {
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Behind {
     /// To a directory below the destination, with its own key if that could be read.
     Inside(Option<Key>),
     /// Elsewhere, or to something that isn't a directory: nothing is written there.
     Outside,
 }
 
-impl Planner {
-    /// True for a symlink that is read before the decision: because `--safe-links` may leave it out, or because its target is
-    /// reported.
-    pub(super) fn reads_link(&self, src: &Entry, action: Action) -> bool {
-        src.is_symlink() && (self.job.links.safe.is_some() || self.tells_target(action))
+/// The symlinks that stay.
+pub(super) struct Dirlinks {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    /// In the order of the walk: of nested ones the inner comes later.
+    kept: Mutex<Vec<(Key, Behind)>>,
+}
+
+impl Dirlinks {
+    /// None was found yet.
+    pub fn new((job, cx, ledger): (&Arc<Job>, &Cx, &Arc<Ledger>)) -> Dirlinks {
+        Dirlinks { job: job.clone(), cx: cx.clone(), ledger: ledger.clone(), kept: Mutex::default() }
     }
 
-    fn tells_target(&self, action: Action) -> bool {
-        match self.job.tell.targets {
-            Targets::None => false,
-            Targets::OfChanges => action != Action::Keep,
-            Targets::OfAll => true,
-        }
+    fn kept(&self) -> MutexGuard<'_, Vec<(Key, Behind)>> {
+        self.kept.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Reads the target of a symlink if it is reported. Only of symlinks on a disk, which cost no request.
-    pub(crate) async fn read_link(&self, src: &mut Entry, action: Action) {
-        if !src.is_symlink() || !self.tells_target(action) {
-            return;
-        }
-        if let Some(posix) = src.posix.as_mut().filter(|posix| posix.target.is_none()) {
-            // If it can't be read, the error comes when it is copied.
-            posix.target = target(&self.cx.src, &src.key).await.ok().flatten().map(Vec::into_boxed_slice);
-        }
-    }
-
-    /// True for a pair that [`Planner::before_comparing`] may change.
-    pub(super) fn must_be_looked_at(&self, pair: &Pair) -> bool {
-        let (Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src)) = pair else { return false };
-        let (existing, links) = (&self.job.existing, &self.job.links);
-        let closed = links.keep_dirlinks || existing.ignore && existing.other_kinds.are_replaced();
-        closed || src.is_dir() && self.cx.filter.has_unlisted_parents() || src.is_symlink() && links.safe.is_some()
-    }
-
-    /// The pair after these rules; `None` when it is left out.
-    pub(super) async fn before_comparing(&self, pair: Pair) -> Option<Pair> {
-        if let Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) = &pair
-            && self.is_unsafe_link(src).await
-        {
-            return None;
-        }
-        if let Pair::Both(src, _) | Pair::SrcOnly(src) | Pair::SrcUnknown(src) = &pair
-            && src.is_dir()
-            && self.cx.filter.is_unlisted_parent(&src.key)
-        {
-            return None;
-        }
-        match pair {
-            Pair::SrcOnly(src) => match self.dirlink_above(&src.key) {
-                None => Some(Pair::SrcOnly(src)),
-                Some((_, Behind::Outside)) => None,
-                Some((link, Behind::Inside(real))) => match self.other_way(&src, &link, real).await {
-                    Some(other) => {
-                        self.ledger.error(two_ways(&src.key, &other));
-                        None
-                    }
-                    None => Some(self.look_behind(src).await),
-                },
+    /// What only the source has by the listings, as a pair with what is behind the innermost symlink above it; `None` when it is left
+    /// out, which is reported unless it was before.
+    pub async fn pair(&self, src: Entry) -> Option<Pair> {
+        match self.above(&src.key) {
+            None => Some(Pair::SrcOnly(src)),
+            Some((_, Behind::Outside)) => None,
+            Some((link, Behind::Inside(real))) => match self.other_way(&src, &link, real).await {
+                Some(other) => {
+                    self.ledger.error(two_ways(&src.key, &other));
+                    None
+                }
+                None => Some(self.look_behind(src).await),
             },
-            pair => Some(pair),
         }
-    }
-
-    /// True for a symlink that `--safe-links` leaves out, after reporting it.
-    pub(super) async fn is_unsafe_link(&self, src: &Entry) -> bool {
-        match self.job.links.safe {
-            Some(depth) if src.is_symlink() => self.leads_out(src, depth).await,
-            _ => false,
-        }
-    }
-
-    /// True for a symlink that points out of the tree, after reporting it; `depth` directories of the tree are above the root.
-    async fn leads_out(&self, src: &Entry, depth: usize) -> bool {
-        let target = match target(&self.cx.src, &src.key).await {
-            Ok(Some(target)) => target,
-            Ok(None) => return false,
-            Err(error) => {
-                self.ledger.error(error.with_key(&src.key));
-                return true;
-            }
-        };
-        let slashes = src.key.as_bytes().iter().filter(|b| **b == b'/').count();
-        let out = links::leads_out(&target, depth + slashes);
-        if out {
-            let target = String::from_utf8_lossy(&target).into_owned();
-            self.ledger.tell(Event::UnsafeLink { key: src.key.clone(), target });
-        }
-        out
     }
 
     /// True when the destination has a symlink to a directory where the source has the directory `src`, and the symlink stays: the
     /// contents of the source's directory are written to where it leads. If that is outside of the destination, it is an error.
-    pub(super) async fn keeps_dirlink(&self, src: &Entry) -> bool {
+    pub async fn keeps(&self, src: &Entry) -> bool {
         let key = &src.key;
         if !self.job.links.keep_dirlinks {
             return false;
@@ -140,23 +86,22 @@ impl Planner {
             }
             Err(_) => return false,
         };
-        self.kept_links.lock().unwrap_or_else(|e| e.into_inner()).push((key.clone(), behind));
+        self.kept().push((key.clone(), behind));
         let (differs, facts) = (Difference::of_dir(), Facts::of(src));
         self.ledger.tell(Event::DirSeen { key: key.clone(), differs, elsewhere: false, facts });
         true
     }
 
     /// Reports that a directory of the source can't be written, because something else at the destination has its name and stays.
-    pub(super) fn close(&self, dir: &Key) {
-        self.kept_links.lock().unwrap_or_else(|e| e.into_inner()).push((dir.clone(), Behind::Outside));
+    pub fn close(&self, dir: &Key) {
+        self.kept().push((dir.clone(), Behind::Outside));
         let message = "the destination has something else than a directory here, and existing files aren't replaced";
         self.ledger.error(Error::new(ErrorKind::Exists, "mkdir", message).with_key(dir));
     }
 
     /// The innermost symlink above `key` that stays.
-    fn dirlink_above(&self, key: &Key) -> Option<(Key, Behind)> {
-        let kept = self.kept_links.lock().unwrap_or_else(|e| e.into_inner());
-        kept.iter().rev().find(|(dir, _)| key.as_bytes().starts_with(dir.as_bytes())).cloned()
+    fn above(&self, key: &Key) -> Option<(Key, Behind)> {
+        self.kept().iter().rev().find(|(dir, _)| key.as_bytes().starts_with(dir.as_bytes())).cloned()
     }
 
     /// The directory `key` of the destination with all symlinks resolved; `None` if that can't be found out.
@@ -195,17 +140,7 @@ impl Planner {
     async fn other_way(&self, src: &Entry, link: &Key, real: Option<Key>) -> Option<Key> {
         let below = &src.key.as_bytes()[link.as_bytes().len()..];
         let real = real?;
-        let same = |(other, behind): &(Key, Behind)| match behind {
-            Behind::Inside(Some(led)) if other != link => {
-                let rest = real.as_bytes().strip_prefix(led.as_bytes())?;
-                Some(Key::new([other.as_bytes(), rest].concat()))
-            }
-            _ => None,
-        };
-        let kept: Vec<Key> = {
-            let kept = self.kept_links.lock().unwrap_or_else(|e| e.into_inner());
-            kept.iter().filter_map(same).collect()
-        };
+        let kept = others(&self.kept(), link, &real);
         for dir in std::iter::once(real).chain(kept) {
             let key = Key::new([dir.as_bytes(), path(below)].concat());
             if key.as_bytes() != src.key.path() && self.source_shows(&key, !src.is_dir()).await {
@@ -239,6 +174,18 @@ impl Planner {
             Err(_) => Pair::SrcUnknown(src),
         }
     }
+}
+
+/// Names that the directory `real` of the destination has by other symlinks than `link`.
+fn others(kept: &[(Key, Behind)], link: &Key, real: &Key) -> Vec<Key> {
+    let same = |(other, behind): &(Key, Behind)| match behind {
+        Behind::Inside(Some(led)) if other != link => {
+            let rest = real.as_bytes().strip_prefix(led.as_bytes())?;
+            Some(Key::new([other.as_bytes(), rest].concat()))
+        }
+        _ => None,
+    };
+    kept.iter().filter_map(same).collect()
 }
 
 fn two_ways(key: &Key, other: &Key) -> Error {

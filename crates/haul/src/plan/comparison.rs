@@ -1,0 +1,142 @@
+//! Compares the two entries of a name: what counts as the same, and what is to be done where they differ.
+
+use crate::{Cx, attributes::Attributes, decide, index::Settles, ledger::Ledger};
+use haul_core::{
+    Entry, Kind, Mtime, Result,
+    compare::{Difference, HashAnswer, Need, Reason, Rules, Verdict, compare},
+    job::{CompareBy, Job, Publish},
+    plan::{self, Step},
+    refine,
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// A job's way to compare.
+pub(crate) struct Comparison {
+    job: Arc<Job>,
+    cx: Cx,
+    ledger: Arc<Ledger>,
+    attributes: Arc<Attributes>,
+    rules: Rules,
+    /// It was said that content can't be compared.
+    said_by_size: AtomicBool,
+}
+
+impl Comparison {
+    /// Compares by the rules of the job. `made`: when the job was created, where earlier runs of it may have ended unheard.
+    pub fn new(
+        (job, cx, ledger): (&Arc<Job>, &Cx, &Arc<Ledger>),
+        attributes: &Arc<Attributes>,
+        made: Option<Mtime>,
+    ) -> Comparison {
+        let made = made.filter(|_| decide::is_one_clock(&*cx.src, &*cx.dst));
+        Comparison {
+            rules: Rules { made, ..decide::rules(job, &cx.src, &cx.dst) },
+            job: job.clone(),
+            cx: cx.clone(),
+            ledger: ledger.clone(),
+            attributes: attributes.clone(),
+            said_by_size: AtomicBool::new(false),
+        }
+    }
+
+    /// The rules, with the present knowledge of the stores' clocks.
+    pub fn rules(&self) -> Rules {
+        decide::by_the_clock(&self.rules, self.cx.meters.clock().ahead())
+    }
+
+    /// Which pairs an index of the destination settles.
+    pub fn settles(&self) -> Settles {
+        let (rules, clock) = (self.rules, self.cx.meters.clock().clone());
+        Arc::new(move |src: &Entry, dst: &Entry| {
+            match compare(src, dst, &decide::by_the_clock(&rules, clock.ahead()), false, HashAnswer::NotAsked) {
+                Verdict::Same(_) => true,
+                // The hashes are in the index.
+                Verdict::Ask(Need::Hash) => {
+                    !dst.hashes.is_empty() && (rules.compare == CompareBy::Checksum || src.is_symlink())
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// True if the listed facts of two files may settle that nothing is to be done.
+    pub fn goes_by_listed_facts(&self) -> bool {
+        !self.job.compare.server_mtime && !self.attributes.asks_more()
+    }
+
+    /// Why a file counts as unchanged by its listed facts; `None` if it may have changed. Only where
+    /// [`Comparison::goes_by_listed_facts`].
+    pub fn unchanged(&self, src: &Entry, dst: &Entry) -> Option<Reason> {
+        match compare(src, dst, &self.rules(), false, HashAnswer::NotAsked) {
+            Verdict::Same(why) if self.attributes.agree(src, dst) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The verdict on a file by its listed facts, which may be that the stores must be asked.
+    pub fn by_listed_facts(&self, src: &Entry, dst: &Entry) -> Verdict {
+        match src.kind {
+            _ if self.job.compare.server_mtime => Verdict::Ask(Need::Mtime),
+            Kind::Special => refine::compare_special(src, dst, &self.rules()),
+            _ => compare(src, dst, &self.rules(), false, HashAnswer::NotAsked),
+        }
+    }
+
+    /// The verdict on a file, from the stores where listed facts aren't enough. Fresh facts replace the listed ones.
+    ///
+    /// Errors: a side can't be asked or read.
+    pub async fn verdict(&self, src: &mut Entry, dst: &mut Entry) -> Result<Verdict> {
+        if src.kind == Kind::Special {
+            return Ok(refine::compare_special(src, dst, &self.rules()));
+        }
+        decide::verdict(&self.cx, &self.job, &self.rules(), src, dst).await
+    }
+
+    /// Says once that a file counts as the same by its size alone, though content was to be compared.
+    pub fn say_by_size(&self, verdict: Verdict) {
+        let by_size = verdict == Verdict::Same(Reason::Size) && self.job.compare.by == CompareBy::Checksum;
+        if by_size && !self.said_by_size.swap(true, Ordering::Relaxed) {
+            let text =
+                "--checksum: source and destination have no hash in common, so files of one size count as the same";
+            self.ledger.notice(None, text);
+        }
+    }
+
+    /// The step for a file on both sides, by the verdict on it; `None` if there is nothing to do.
+    pub fn step(&self, src: Entry, dst: Entry, verdict: Verdict) -> Option<Step> {
+        // Otherwise the job's author defined what makes a file different, or all names of a file are handled.
+        let by_time = self.job.compare.by == CompareBy::SizeAndTime && !self.attributes.hard_links();
+        let has_names = dst.posix.as_ref().is_some_and(|posix| posix.nlink > 1);
+        let verdict = match self.with_attributes(verdict, &src, &dst) {
+            // Its other names may be another tree's, which keeps its time: what comes is a new file.
+            Verdict::Touch if has_names && by_time && self.job.write.publish != Publish::InPlace => {
+                Verdict::Differ(Reason::Mtime)
+            }
+            verdict => verdict,
+        };
+        plan::both(src, dst, verdict, &self.job)
+    }
+
+    /// Adds what the facts of inodes say about attributes to a verdict on bytes.
+    fn with_attributes(&self, verdict: Verdict, src: &Entry, dst: &Entry) -> Verdict {
+        let Some(keep) = &self.attributes.keep else { return verdict };
+        let (verdict, unkept) = refine::refine(verdict, src, dst, keep, &self.attributes.rights);
+        if !self.attributes.looks_inside() && matches!(verdict, Verdict::Same(_)) {
+            self.ledger.count_unkept(unkept);
+        }
+        verdict
+    }
+
+    /// Facts and kept attributes in which a source and the destination's entry differ.
+    pub fn difference(&self, src: &Entry, dst: Option<&Entry>) -> Difference {
+        self.attributes.difference(&self.rules(), src, dst)
+    }
+
+    /// True when the attributes of an unchanged file must be examined before it counts as unchanged.
+    pub fn must_look(&self, why: Reason) -> bool {
+        !why.is_left_alone() && self.attributes.looks_inside()
+    }
+}
