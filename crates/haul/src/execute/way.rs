@@ -327,3 +327,81 @@ fn two_for_one(key: &Key) -> Error {
     let message = "the destination takes this name for the name of another file that was copied in this run";
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, disk, executor, file, has, job, put};
+    use haul_core::job::{BeyondMax, OtherKinds, Verb};
+
+    fn way(sample: &Sample) -> Arc<InTheWay> {
+        executor(sample).way.clone()
+    }
+
+    fn order(sample: &Sample, key: &str) -> Order {
+        Order::new(sample.ledger.next_step(), file(key), Key::new(key), None)
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_below_the_name_of_something_that_stays() {
+        let way = way(&Sample::of(job(Verb::Copy, |_| {})));
+        way.close(Key::new("a/"));
+        let said = async |key: &str| way.make_way(&Key::new(key)).await.map_err(|error| error.kind());
+        assert_eq!(said("a/b/c").await, Err(ErrorKind::Exists));
+        assert_eq!((said("a-b").await, said("a").await), (Ok(false), Ok(false)));
+    }
+
+    #[test]
+    fn what_this_run_may_have_written_is_not_replaced_where_two_names_may_be_one_place() {
+        let said = |verb, dirlinks, changed: Option<i128>| {
+            let job = job(verb, |job| (job.existing.began, job.links.keep_dirlinks) = (Some(Mtime(10)), dirlinks));
+            let there = Entry { changed: changed.map(Mtime), ..file("a") };
+            way(&Sample::of(job)).check_older(&there).is_err()
+        };
+        for (verb, dirlinks) in [(Verb::Move, false), (Verb::Copy, true)] {
+            assert!(said(verb, dirlinks, Some(10)) && !said(verb, dirlinks, Some(9)));
+            assert!(said(verb, dirlinks, None), "nobody knows");
+        }
+        assert!(!said(Verb::Copy, false, Some(10)) && !said(Verb::Copy, false, None));
+    }
+
+    #[test]
+    fn only_a_move_deletes_exactly_what_it_saw() {
+        let there = Entry { version: Some(Version::new("1")), ..file("a") };
+        let pin = |verb| way(&Sample::of(job(verb, |_| {}))).pin(&there);
+        assert_eq!((pin(Verb::Move), pin(Verb::Copy)), (there.version.clone(), None));
+    }
+
+    #[tokio::test]
+    async fn a_directory_makes_way_with_its_contents_only_if_the_job_deletes() {
+        for (verb, other_kinds, goes) in [
+            (Verb::Sync, OtherKinds::Replace, true),
+            (Verb::Copy, OtherKinds::ReplaceWhole, true),
+            (Verb::Copy, OtherKinds::Replace, false),
+        ] {
+            let dst = disk();
+            for key in ["a/b", "a/c/d", "a-b"] {
+                put(&dst, key).await;
+            }
+            let sample = Sample::new(job(verb, |job| job.existing.other_kinds = other_kinds), disk(), dst);
+            let cleared = way(&sample).clear_target(&order(&sample, "a")).await;
+            assert_eq!(cleared.err().map(|error| error.kind()), (!goes).then_some(ErrorKind::Exists));
+            assert_eq!((has(&sample.cx.dst, "a/c/d").await, has(&sample.cx.dst, "a/").await), (!goes, !goes));
+            assert!(has(&sample.cx.dst, "a-b").await);
+            let totals = sample.totals();
+            assert_eq!((totals.deletes, totals.dirs_deleted), if goes { (2, 1) } else { (0, 0) });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_stays_whole_where_a_limit_forbids_to_delete_all_of_it() {
+        let dst = disk();
+        for key in ["a/b", "a/c"] {
+            put(&dst, key).await;
+        }
+        let limited = job(Verb::Sync, |job| (job.deletes.max, job.deletes.beyond_max) = (Some(1), BeyondMax::KeepRest));
+        let sample = Sample::new(limited, disk(), dst);
+        assert!(way(&sample).clear_target(&order(&sample, "a")).await.is_err());
+        assert!(has(&sample.cx.dst, "a/b").await && has(&sample.cx.dst, "a/c").await);
+    }
+}

@@ -70,3 +70,72 @@ impl Admission {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, dir, disk, file, first_match, job, symlink};
+    use haul_core::{
+        filter::{FilterSpec, Limits},
+        job::{OtherKinds, Verb},
+    };
+
+    fn admission(sample: &Sample) -> Admission {
+        let (symlinks, dirlinks) = (Symlinks::new(sample.parts()), Dirlinks::new(sample.parts()));
+        Admission::new(&sample.job, &sample.cx.filter, &Arc::new(symlinks), &Arc::new(dirlinks))
+    }
+
+    fn large_only(limits: Limits) -> Filter {
+        Filter::new(FilterSpec { min_size: Some(2), limits, ..FilterSpec::default() }).unwrap()
+    }
+
+    #[test]
+    fn limits_go_by_the_source_where_both_have_the_file() {
+        let admission = admission(&Sample::of(job(Verb::Sync, |_| {})).with(large_only(Limits::Exclude)));
+        let (small, large) = (file("a"), Entry { size: 2, ..file("a") });
+        assert!(admission.is_pair_beyond_limits(&Pair::Both(small.clone(), large.clone())));
+        assert!(!admission.is_pair_beyond_limits(&Pair::Both(large.clone(), small.clone())));
+        assert!(admission.is_pair_beyond_limits(&Pair::SrcOnly(small.clone())));
+        assert!(admission.is_pair_beyond_limits(&Pair::SrcUnknown(small.clone())));
+        assert!(!admission.is_pair_beyond_limits(&Pair::SrcOnly(dir("a/"))));
+    }
+
+    #[test]
+    fn limits_spare_what_only_the_destination_has_unless_excluded_files_go() {
+        let pair = Pair::DstOnly(file("a"));
+        let spares = |excluded, limits| {
+            let job = job(Verb::Sync, |job| job.deletes.excluded = excluded);
+            admission(&Sample::of(job).with(large_only(limits))).is_pair_beyond_limits(&pair)
+        };
+        assert!(spares(false, Limits::Exclude));
+        assert!(!spares(true, Limits::Exclude));
+        assert!(!spares(false, Limits::HoldBack));
+    }
+
+    #[tokio::test]
+    async fn a_directory_on_the_way_to_names_is_left_out() {
+        let admission = admission(&Sample::of(job(Verb::Copy, |_| {})).with(first_match(&[], &["a/b"], None)));
+        for (key, stays) in [("a/", false), ("a/b/", true)] {
+            let pair = Pair::SrcOnly(dir(key));
+            assert!(admission.must_ask(&pair));
+            assert_eq!(admission.admit(pair).await.is_some(), stays, "{key}");
+        }
+        assert!(!admission.must_ask(&Pair::SrcOnly(file("a/b/c"))));
+        assert!(!admission.must_ask(&Pair::DstOnly(dir("a/"))));
+    }
+
+    #[test]
+    fn only_rules_that_can_change_a_pair_cost_a_look() {
+        let asks = |change: fn(&mut Job), pair| {
+            let sample = Sample::new(job(Verb::Sync, change), disk(), disk());
+            admission(&sample).must_ask(&pair)
+        };
+        assert!(!asks(|_| {}, Pair::SrcOnly(symlink("a"))));
+        assert!(asks(|job| job.links.safe = Some(0), Pair::SrcOnly(symlink("a"))));
+        assert!(!asks(|job| job.links.safe = Some(0), Pair::SrcOnly(file("a"))));
+        assert!(asks(|job| job.links.keep_dirlinks = true, Pair::SrcOnly(file("a"))));
+        assert!(!asks(|job| job.existing.ignore = true, Pair::SrcOnly(file("a"))));
+        let closed = |job: &mut Job| (job.existing.ignore, job.existing.other_kinds) = (true, OtherKinds::Replace);
+        assert!(asks(closed, Pair::SrcOnly(file("a"))));
+    }
+}

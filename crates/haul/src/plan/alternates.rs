@@ -214,3 +214,98 @@ fn keeps_all(job: &Job, src: &Entry, differs: Difference) -> bool {
     let times = !job.attributes.no_update_mtime && differs.mtime;
     !(perms || times || keep.owner && differs.owner || keep.group && differs.group)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, file, job, put};
+    use haul_core::job::Verb;
+    use haul_mem::MemStore;
+
+    fn alternates(sample: &Sample) -> Alternates {
+        let comparison = Arc::new(Comparison::new(sample.parts(), &Arc::default(), None));
+        Alternates::new((&sample.job, &sample.cx), &Arc::default(), &comparison)
+    }
+
+    /// Places to compare with and to copy from; each has these keys.
+    async fn sample(change: impl FnOnce(&mut Job), compare: &[&[&str]], copy: &[&[&str]]) -> Sample {
+        let mut sample = Sample::of(job(Verb::Copy, change));
+        for (places, to) in [(compare, &mut sample.cx.compare_dest), (copy, &mut sample.cx.copy_dest)] {
+            for keys in places {
+                let store = MemStore::new();
+                for key in *keys {
+                    put(&store, key).await;
+                }
+                to.push(Arc::new(store));
+            }
+        }
+        sample
+    }
+
+    fn by_size(job: &mut Job) {
+        job.compare.by = CompareBy::SizeOnly;
+    }
+
+    fn exact(job: &mut Job) {
+        (job.compare.by, job.elsewhere.exact) = (CompareBy::SizeOnly, true);
+    }
+
+    #[tokio::test]
+    async fn they_count_for_missing_files_or_where_they_replace_existing_ones() {
+        let of_use = async |change: fn(&mut Job), action, there: bool| {
+            let sample = sample(change, &[&[]], &[]).await;
+            let dst = file("a");
+            alternates(&sample).are_of_use(action, Reason::Size, there.then_some(&dst))
+        };
+        assert!(of_use(by_size, Action::Copy, false).await && of_use(by_size, Action::Copy, true).await);
+        assert!(!of_use(by_size, Action::Keep, true).await);
+        assert!(of_use(exact, Action::Keep, true).await && of_use(exact, Action::Copy, false).await);
+        assert!(!of_use(exact, Action::Refuse, true).await);
+        let none = Sample::of(job(Verb::Copy, |_| {}));
+        assert!(!alternates(&none).are_of_use(Action::Copy, Reason::Missing, None));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_left_alone_needs_no_other_place() {
+        let alternates = alternates(&sample(exact, &[&[]], &[]).await);
+        assert!(!alternates.are_of_use(Action::Keep, Reason::Newer, Some(&file("a"))));
+    }
+
+    #[tokio::test]
+    async fn places_to_compare_with_come_first_and_have_the_first_numbers() {
+        let sample = sample(by_size, &[&["a"], &["b"]], &[&["a", "b", "c"]]).await;
+        let alternates = alternates(&sample);
+        let find = async |key: &str, from| {
+            let src = file(key);
+            alternates.find(&src, &src.key, None, from).await.map(|found| (found.place, found.use_as))
+        };
+        assert_eq!(find("a", 0).await, Some((0, UseAs::Instead)));
+        assert_eq!(find("b", 0).await, Some((1, UseAs::Instead)));
+        let taken = UseAs::Taken { link: false, copy: true };
+        assert_eq!(find("c", 0).await, Some((2, taken)));
+        assert_eq!(find("a", 1).await, Some((2, taken)));
+        assert_eq!(find("d", 0).await, None);
+    }
+
+    #[tokio::test]
+    async fn another_content_is_not_found() {
+        let sample = sample(by_size, &[], &[&["a"]]).await;
+        let src = Entry { size: 2, ..file("a") };
+        assert!(alternates(&sample).find(&src, &src.key, None, 0).await.is_none());
+    }
+
+    #[test]
+    fn a_name_would_do_where_nothing_that_is_kept_differs() {
+        let all = Difference { perms: true, owner: true, group: true, mtime: true, ..Difference::default() };
+        let does = |change: fn(&mut Job), differs| keeps_all(&job(Verb::Copy, change), &file("a"), differs);
+        assert!(!does(|_| {}, all), "times are kept");
+        let no_times = |job: &mut Job| job.attributes.no_update_mtime = true;
+        assert!(does(no_times, all));
+        assert!(does(|_| {}, Difference { mtime: false, ..all }));
+        let perms = |job: &mut Job| job.attributes.keep.perms = true;
+        assert!(!does(perms, Difference { perms: true, ..Difference::default() }));
+        let owner = |job: &mut Job| job.attributes.keep.owner = true;
+        assert!(!does(owner, Difference { owner: true, ..Difference::default() }));
+        assert!(does(owner, Difference { group: true, perms: true, ..Difference::default() }));
+    }
+}

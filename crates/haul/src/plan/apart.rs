@@ -67,3 +67,64 @@ impl Apart {
         Err(Error::new(ErrorKind::Exists, "write", message).with_key(&there.key))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, file, job, put};
+    use haul_core::{Mtime, job::Verb};
+    use haul_mem::MemStore;
+    use haul_store::Store;
+
+    /// A move within one bucket, or from one to another.
+    fn apart(one: bool, lookup: Lookup, here: &MemStore) -> Apart {
+        let there = if one { here.clone() } else { MemStore::new() };
+        let sample = Sample::new(job(Verb::Move, |job| job.listing.lookup = lookup), here.clone(), there);
+        Apart::new(&sample.job, &sample.cx)
+    }
+
+    async fn said(apart: &Apart, src: &Entry, dst: Option<&Entry>) -> Option<ErrorKind> {
+        apart.check(src, &src.key, dst).await.err().map(|error| error.kind())
+    }
+
+    #[tokio::test]
+    async fn a_file_is_not_moved_onto_itself() {
+        let here = MemStore::new();
+        put(&here, "a").await;
+        let entry = here.stat(&Key::new("a")).await.unwrap();
+        let apart = apart(true, Lookup::default(), &here);
+        assert_eq!(said(&apart, &entry, Some(&entry)).await, Some(ErrorKind::Invalid));
+        let other = Entry { version: None, ..entry.clone() };
+        assert_eq!(said(&apart, &entry, Some(&other)).await, None);
+        assert_eq!(said(&apart, &entry, None).await, None, "the destination was looked at, and has none");
+    }
+
+    #[tokio::test]
+    async fn a_destination_that_is_not_looked_at_is_asked_about_the_first_file_only() {
+        let here = MemStore::new();
+        for key in ["a", "b"] {
+            put(&here, key).await;
+        }
+        let (a, b) = (here.stat(&Key::new("a")).await.unwrap(), here.stat(&Key::new("b")).await.unwrap());
+        let one = apart(true, Lookup::Never, &here);
+        assert_eq!(said(&one, &a, None).await, Some(ErrorKind::Invalid));
+        assert_eq!(said(&one, &file("none"), None).await, Some(ErrorKind::NotFound), "which proves nothing");
+        assert_eq!(said(&one, &b, None).await, Some(ErrorKind::Invalid));
+        let two = apart(false, Lookup::Never, &here);
+        assert_eq!(said(&two, &a, None).await, None);
+    }
+
+    #[test]
+    fn what_this_run_may_have_written_is_not_written_again_through_a_symlink() {
+        let said = |keep_dirlinks, changed: Option<i128>| {
+            let job = job(Verb::Copy, |job| {
+                (job.existing.began, job.links.keep_dirlinks) = (Some(Mtime(10)), keep_dirlinks);
+            });
+            let sample = Sample::of(job);
+            let there = Entry { changed: changed.map(Mtime), ..file("a") };
+            Apart::new(&sample.job, &sample.cx).check_not_behind_link(&there).is_err()
+        };
+        assert!(said(true, Some(10)));
+        assert!(!said(true, Some(9)) && !said(true, None) && !said(false, Some(10)));
+    }
+}

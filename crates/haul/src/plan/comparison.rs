@@ -140,3 +140,75 @@ impl Comparison {
         !why.is_left_alone() && self.attributes.looks_inside()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, file, job, posix};
+    use haul_core::{event::Event, job::Verb, keep::Keep, plan::Action};
+
+    fn comparison(sample: &Sample, keep: Option<Keep>) -> Comparison {
+        let attributes = keep.map_or_else(Attributes::default, Attributes::keeping);
+        Comparison::new(sample.parts(), &Arc::new(attributes), None)
+    }
+
+    fn at(seconds: i128) -> Entry {
+        Entry { mtime: Some(Mtime(seconds * 1_000_000_000)), ..file("a") }
+    }
+
+    #[test]
+    fn a_file_is_unchanged_only_if_bytes_and_kept_attributes_agree() {
+        let sample = Sample::of(job(Verb::Copy, |_| {}));
+        let plain = comparison(&sample, None);
+        assert_eq!(plain.unchanged(&at(1), &at(1)), Some(Reason::Mtime));
+        assert_eq!(plain.unchanged(&at(1), &at(2)), None);
+        assert_eq!(plain.unchanged(&at(1), &Entry { size: 2, ..at(1) }), None);
+        let keeps = comparison(&sample, Some(Keep { perms: true, ..Keep::default() }));
+        let with = |mode| {
+            let mut entry = Entry { posix: posix(1, 1), ..at(1) };
+            entry.posix.as_mut().unwrap().mode = mode;
+            entry
+        };
+        assert_eq!(keeps.unchanged(&with(0o100_644), &with(0o100_644)), Some(Reason::Mtime));
+        assert_eq!(keeps.unchanged(&with(0o100_644), &with(0o100_600)), None);
+    }
+
+    #[test]
+    fn listed_facts_are_not_enough_where_times_of_servers_count_or_hard_links_are_kept() {
+        let server = Sample::of(job(Verb::Copy, |job| job.compare.server_mtime = true));
+        let plain = Sample::of(job(Verb::Copy, |_| {}));
+        assert!(comparison(&plain, None).goes_by_listed_facts());
+        assert!(!comparison(&server, None).goes_by_listed_facts());
+        assert_eq!(comparison(&server, None).by_listed_facts(&at(1), &at(1)), Verdict::Ask(Need::Mtime));
+        let links = Keep { hard_links: true, ..Keep::default() };
+        assert!(!comparison(&plain, Some(links)).goes_by_listed_facts());
+    }
+
+    #[test]
+    fn a_file_with_other_names_is_replaced_instead_of_getting_another_time() {
+        let action = |change: fn(&mut Job), keep, nlink| {
+            let sample = Sample::of(job(Verb::Copy, change));
+            let dst = Entry { posix: posix(1, nlink), ..at(1) };
+            comparison(&sample, keep).step(at(2), dst, Verdict::Touch).map(|step| step.action)
+        };
+        assert_eq!(action(|_| {}, None, 1), Some(Action::Touch));
+        assert_eq!(action(|_| {}, None, 2), Some(Action::Copy));
+        assert_eq!(action(|job| job.write.publish = Publish::InPlace, None, 2), Some(Action::Touch));
+        assert_eq!(action(|job| job.compare.by = CompareBy::Checksum, None, 2), Some(Action::Touch));
+        let links = Keep { hard_links: true, ..Keep::default() };
+        assert_eq!(action(|_| {}, Some(links), 2), Some(Action::Touch), "all its names are handled");
+    }
+
+    #[test]
+    fn that_only_sizes_could_be_compared_is_said_once() {
+        let sample = Sample::of(job(Verb::Copy, |job| job.compare.by = CompareBy::Checksum));
+        let comparison = comparison(&sample, None);
+        let notices = || sample.heard(|event| matches!(event, Event::Notice { .. }));
+        comparison.say_by_size(Verdict::Same(Reason::Mtime));
+        comparison.say_by_size(Verdict::Differ(Reason::Size));
+        assert_eq!(notices(), 0);
+        comparison.say_by_size(Verdict::Same(Reason::Size));
+        comparison.say_by_size(Verdict::Same(Reason::Size));
+        assert_eq!(notices(), 1);
+    }
+}

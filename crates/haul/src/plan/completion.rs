@@ -79,3 +79,71 @@ impl Completion {
         action == Action::Copy && dst.is_none() && self.alternates.any()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        attributes::Attributes,
+        samples::{Sample, file, job, put},
+    };
+    use haul_core::{
+        Entry,
+        compare::Reason,
+        job::{CompareBy, Verb},
+        keep::Keep,
+    };
+    use haul_mem::MemStore;
+    use haul_store::Store;
+
+    fn completion(sample: &Sample, keep: Option<Keep>) -> Completion {
+        let attributes = Arc::new(keep.map_or_else(Attributes::default, Attributes::keeping));
+        let (job, cx, _) = sample.parts();
+        let comparison = Arc::new(Comparison::new(sample.parts(), &attributes, None));
+        let alternates = Arc::new(Alternates::new((job, cx), &attributes, &comparison));
+        Completion::new(sample.parts(), (&comparison, &alternates, &Arc::new(Symlinks::new(sample.parts()))))
+    }
+
+    #[tokio::test]
+    async fn unchanged_files_are_looked_at_where_no_listing_has_all_attributes() {
+        let looks = async |keep, action, why| {
+            let sample = Sample::of(job(Verb::Copy, |_| {}));
+            let mut step = Step::new(action, Some(file("a")), Some(file("a")), why);
+            assert!(completion(&sample, keep).complete(&mut step).await);
+            step.look
+        };
+        let inside = || Some(Keep { xattrs: true, ..Keep::default() });
+        assert!(looks(inside(), Action::Keep, Reason::Mtime).await);
+        assert!(!looks(inside(), Action::Keep, Reason::Newer).await);
+        assert!(!looks(inside(), Action::Copy, Reason::Mtime).await);
+        assert!(!looks(None, Action::Keep, Reason::Mtime).await);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_would_be_moved_onto_itself_is_an_error_and_no_step() {
+        let store = MemStore::new();
+        put(&store, "a").await;
+        let entry = store.stat(&Key::new("a")).await.unwrap();
+        for (verb, errors) in [(Verb::Move, 1), (Verb::Copy, 0)] {
+            let sample = Sample::new(job(verb, |_| {}), store.clone(), store.clone());
+            let mut step = Step::new(Action::Keep, Some(entry.clone()), Some(entry.clone()), Reason::Mtime);
+            assert_eq!(completion(&sample, None).complete(&mut step).await, errors == 0);
+            assert_eq!(sample.errors(), errors);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_alternate_destination_goes_into_the_step() {
+        let by_size = job(Verb::Copy, |job| job.compare.by = CompareBy::SizeOnly);
+        let (mut sample, place) = (Sample::of(by_size), MemStore::new());
+        put(&place, "a").await;
+        sample.cx.copy_dest.push(Arc::new(place));
+        let completion = completion(&sample, None);
+        for (size, found) in [(1, true), (2, false)] {
+            let src = Entry { size, ..file("a") };
+            let mut step = Step::new(Action::Copy, Some(src), None, Reason::Missing);
+            assert!(completion.complete(&mut step).await);
+            assert_eq!(step.elsewhere.is_some(), found);
+        }
+    }
+}

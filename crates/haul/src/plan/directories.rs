@@ -143,3 +143,79 @@ impl SourceDirs {
         self.new.holds(dir)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, Taken, dir, disk, job, put};
+    use haul_core::job::{OtherKinds, Verb};
+    use haul_mem::MemStore;
+
+    fn source_dirs(sample: &Sample) -> SourceDirs {
+        let of = sample.parts();
+        let comparison = Arc::new(Comparison::new(of, &Arc::default(), None));
+        let alternates = Arc::new(Alternates::new((of.0, of.1), &Arc::default(), &comparison));
+        let kinds = Arc::new(Kinds::new(of, &Arc::default()));
+        SourceDirs::new(of, (&comparison, &alternates), (&kinds, &Arc::new(Dirlinks::new(of))))
+    }
+
+    async fn sample(change: impl FnOnce(&mut Job), there: &[&str]) -> Sample {
+        let dst = disk();
+        for key in there {
+            put(&dst, key).await;
+        }
+        Sample::new(job(Verb::Copy, change), disk(), dst)
+    }
+
+    fn replacing(job: &mut Job) {
+        job.existing.other_kinds = OtherKinds::Replace;
+    }
+
+    #[tokio::test]
+    async fn what_is_below_a_missing_directory_is_new() {
+        let (sample, out) = (sample(|_| {}, &[]).await, Taken::default());
+        let dirs = source_dirs(&sample);
+        for key in ["a-b/", "a/", "a/b/"] {
+            dirs.missing(dir(key), &out).await;
+        }
+        let is_new = |key: &str| dirs.is_new(&Key::new(key));
+        assert!(is_new("a/") && is_new("a/b/") && is_new("a/c/"));
+        assert!(!is_new("") && !is_new("ab/"));
+        let made = |key: &str| (Action::MakeDir, key.to_string());
+        assert_eq!(out.steps(), ["a-b/", "a/", "a/b/"].map(made));
+    }
+
+    #[tokio::test]
+    async fn nothing_new_is_made_unless_it_replaces_something() {
+        let only = |job: &mut Job| (job.existing.other_kinds, job.existing.only) = (OtherKinds::Replace, true);
+        let (sample, out) = (sample(only, &["a"]).await, Taken::default());
+        let dirs = source_dirs(&sample);
+        dirs.missing(dir("a/"), &out).await;
+        dirs.missing(dir("b/"), &out).await;
+        assert_eq!(out.steps(), [(Action::MakeDir, "a/".to_string())]);
+        assert!(!dirs.is_new(&Key::new("b/")));
+    }
+
+    #[tokio::test]
+    async fn a_directory_whose_name_something_else_keeps_is_an_error() {
+        let ignore = |job: &mut Job| (job.existing.other_kinds, job.existing.ignore) = (OtherKinds::Replace, true);
+        for (change, errors) in [(ignore as fn(&mut Job), 1), (replacing, 0)] {
+            let (sample, out) = (sample(change, &["a"]).await, Taken::default());
+            source_dirs(&sample).missing(dir("a/"), &out).await;
+            assert_eq!((sample.errors(), out.steps().len()), (errors, 1 - errors as usize));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_root_takes_part_only_where_it_is_included() {
+        let steps = async |root, alone| {
+            let job = job(Verb::Sync, |job| (job.dirs.root, job.deletes.alone) = (root, alone));
+            let (sample, out) = (Sample::new(job, MemStore::new(), MemStore::new()), Taken::default());
+            source_dirs(&sample).root(&out).await;
+            out.steps().len()
+        };
+        assert_eq!(steps(Root::Excluded, false).await, 0);
+        assert_eq!(steps(Root::Included, false).await, 1);
+        assert_eq!(steps(Root::Excluded, true).await, 1, "it keeps its own attributes");
+    }
+}

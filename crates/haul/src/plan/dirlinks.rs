@@ -193,3 +193,85 @@ fn two_ways(key: &Key, other: &Key) -> Error {
         format!("a symbolic link of the destination leads to where {:?} of the source goes too", other.display());
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, dir, disk, file, job, put};
+    use haul_core::job::Verb;
+    use haul_mem::MemStore;
+
+    fn inside(real: &str) -> Behind {
+        Behind::Inside(Some(Key::new(real)))
+    }
+
+    fn sample(src: MemStore, dst: MemStore) -> Sample {
+        Sample::new(job(Verb::Copy, |job| job.links.keep_dirlinks = true), src, dst)
+    }
+
+    #[test]
+    fn of_nested_symlinks_the_inner_counts() {
+        let dirlinks = Dirlinks::new(sample(disk(), disk()).parts());
+        for (key, behind) in [("a-b/", Behind::Outside), ("a/", inside("x/")), ("a/b/", inside("y/"))] {
+            dirlinks.kept().push((Key::new(key), behind));
+        }
+        let above = |key: &str| dirlinks.above(&Key::new(key)).map(|(link, _)| link);
+        assert_eq!(above("a/b/c"), Some(Key::new("a/b/")));
+        assert_eq!(above("a/bc"), Some(Key::new("a/")));
+        assert_eq!(above("a-b/c"), Some(Key::new("a-b/")));
+        assert_eq!((above("a-c"), above("ab/c")), (None, None));
+    }
+
+    #[test]
+    fn a_directory_has_other_names_by_symlinks_to_it_or_above_it() {
+        let (link, real) = (Key::new("l/"), Key::new("x/y/"));
+        let kept = [
+            (link.clone(), inside("x/y/")),
+            (Key::new("m/"), inside("x/")),
+            (Key::new("n/"), inside("x/y/")),
+            (Key::new("o/"), inside("x/y/z/")),
+            (Key::new("p/"), Behind::Inside(None)),
+            (Key::new("q/"), Behind::Outside),
+        ];
+        assert_eq!(others(&kept, &link, &real), [Key::new("m/y/"), Key::new("n/")]);
+    }
+
+    #[tokio::test]
+    async fn what_is_behind_a_symlink_is_a_pair_with_what_is_there() {
+        let dst = disk();
+        put(&dst, "a/b").await;
+        let sample = sample(disk(), dst);
+        let dirlinks = Dirlinks::new(sample.parts());
+        assert!(matches!(dirlinks.pair(file("a/b")).await, Some(Pair::SrcOnly(_))), "no symlink is known");
+        dirlinks.kept().push((Key::new("a/"), inside("x/")));
+        assert!(matches!(dirlinks.pair(file("a/b")).await, Some(Pair::Both(..))));
+        assert!(matches!(dirlinks.pair(file("a/c")).await, Some(Pair::SrcOnly(_))));
+        assert_eq!(sample.errors(), 0);
+    }
+
+    #[tokio::test]
+    async fn two_names_of_one_place_are_an_error_unless_both_are_directories() {
+        let src = disk();
+        for key in ["x/f", "x/d/g"] {
+            put(&src, key).await;
+        }
+        let sample = sample(src, disk());
+        let dirlinks = Dirlinks::new(sample.parts());
+        dirlinks.kept().push((Key::new("a/"), inside("x/")));
+        assert!(dirlinks.pair(file("a/f")).await.is_none());
+        assert_eq!(sample.errors(), 1);
+        assert!(dirlinks.pair(dir("a/d/")).await.is_some());
+        assert_eq!(sample.errors(), 1);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_below_a_closed_name() {
+        let sample = sample(disk(), disk());
+        let dirlinks = Dirlinks::new(sample.parts());
+        dirlinks.close(&Key::new("a/"));
+        assert_eq!(sample.errors(), 1);
+        assert!(dirlinks.pair(file("a/b")).await.is_none());
+        assert!(dirlinks.pair(file("a-b")).await.is_some());
+        assert_eq!(sample.errors(), 1, "it is reported once");
+    }
+}

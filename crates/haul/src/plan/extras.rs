@@ -142,3 +142,95 @@ impl Extras {
         may
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, Taken, dir, disk, file, first_match, job, put};
+    use haul_core::job::{OtherKinds, RenameBy};
+    use haul_mem::MemStore;
+
+    fn extras(sample: &Sample) -> Extras {
+        Extras::new(sample.parts(), &Arc::new(Kinds::new(sample.parts(), &Arc::default())), &None)
+    }
+
+    /// Goes over entries of the destination in the order of a walk.
+    async fn walk(extras: &Extras, keys: &[&str]) -> Vec<(Action, String)> {
+        let out = Taken::default();
+        for key in keys {
+            match key.ends_with('/') {
+                true => extras.dir(dir(key), &out).await,
+                false => extras.file(file(key), &out).await,
+            }
+        }
+        out.steps()
+    }
+
+    fn deleted(keys: &[&str]) -> Vec<(Action, String)> {
+        keys.iter().map(|key| (Action::Delete, key.to_string())).collect()
+    }
+
+    #[tokio::test]
+    async fn a_protected_directory_stays_with_its_contents_and_no_other() {
+        let sample = Sample::of(job(Verb::Sync, |_| {})).with(first_match(&["P a/"], &[], None));
+        let steps = walk(&extras(&sample), &["a-b", "a/", "a/b", "a/b/", "a/b/c", "ab", "b/", "b/a"]).await;
+        assert_eq!(steps, deleted(&["a-b", "ab", "b/", "b/a"]));
+    }
+
+    #[tokio::test]
+    async fn perishable_rules_do_not_hold_in_a_directory_that_goes() {
+        let sample = Sample::of(job(Verb::Sync, |_| {})).with(first_match(&["Pp k"], &[], None));
+        let steps = walk(&extras(&sample), &["a-b/", "a/", "a/b/", "a/b/k", "a/k", "k"]).await;
+        assert_eq!(steps, deleted(&["a-b/", "a/", "a/b/", "a/b/k", "a/k"]));
+    }
+
+    #[tokio::test]
+    async fn the_contents_of_a_replaced_directory_go_with_it() {
+        let src = disk();
+        put(&src, "a").await;
+        let said = async |dry_run| {
+            let job = job(Verb::Sync, |job| {
+                (job.dry_run, job.existing.other_kinds) = (dry_run, OtherKinds::Replace);
+            });
+            walk(&extras(&Sample::new(job, src.clone(), disk())), &["a/", "a/b", "a/c/", "b"]).await
+        };
+        assert_eq!(said(false).await, deleted(&["b"]));
+        assert_eq!(said(true).await, deleted(&["a/b", "a/c/", "b"]), "a dry run tells of them");
+    }
+
+    #[tokio::test]
+    async fn below_the_depth_limit_everything_goes_if_the_job_says_so() {
+        let dst = MemStore::new();
+        for key in ["a/b", "a/c/d"] {
+            put(&dst, key).await;
+        }
+        let said = async |below| {
+            let job = job(Verb::Sync, |job| {
+                (job.listing.max_depth, job.deletes.below_max_depth) = (Some(1), below);
+            });
+            walk(&extras(&Sample::new(job, MemStore::new(), dst.clone())), &["a/"]).await
+        };
+        assert_eq!(said(false).await, deleted(&["a/"]));
+        assert_eq!(said(true).await, deleted(&["a/b", "a/c/d", "a/"]));
+    }
+
+    #[tokio::test]
+    async fn a_copy_tells_of_extra_files_only_where_they_are_asked_for() {
+        let said =
+            async |extra| walk(&extras(&Sample::of(job(Verb::Copy, |job| job.tell.extra = extra))), &["a"]).await;
+        assert_eq!(said(false).await, []);
+        assert_eq!(said(true).await, [(Action::Keep, "a".to_string())]);
+    }
+
+    #[tokio::test]
+    async fn one_that_may_be_renamed_waits() {
+        let sample = Sample::of(job(Verb::Sync, |_| {}));
+        let by = RenameBy { hash: false, leaf: false, mtime: false };
+        let renames = Some(Arc::new(Renames::new(by)));
+        let kinds = Arc::new(Kinds::new(sample.parts(), &Arc::default()));
+        let extras = Extras::new(sample.parts(), &kinds, &renames);
+        assert_eq!(walk(&extras, &["a"]).await, []);
+        let rules = crate::decide::rules(&sample.job, &sample.cx.src, &sample.cx.dst);
+        assert_eq!(renames.unwrap().settle(&sample.cx, &rules).await.extra, [file("a")]);
+    }
+}

@@ -89,3 +89,59 @@ impl FurtherNames {
         Step { differs, link_to, ..Step::new(action, Some(src), dst, why) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, Taken, file, job, posix};
+    use haul_core::{job::Verb, keep::Keep};
+
+    fn further(sample: &Sample, hard_links: bool) -> FurtherNames {
+        let attributes = Arc::new(Attributes::keeping(Keep { hard_links, ..Keep::default() }));
+        let (job, cx, ledger) = sample.parts();
+        let comparison = Arc::new(Comparison::new(sample.parts(), &attributes, None));
+        let alternates = Arc::new(Alternates::new((job, cx), &attributes, &comparison));
+        let symlinks = Arc::new(Symlinks::new(sample.parts()));
+        FurtherNames::new((job, ledger), &attributes, (&comparison, &alternates, &symlinks))
+    }
+
+    fn name(key: &str, ino: u64) -> Entry {
+        Entry { posix: posix(ino, 2), ..file(key) }
+    }
+
+    #[tokio::test]
+    async fn a_further_name_waits_where_hard_links_are_kept() {
+        for hard_links in [true, false] {
+            let (sample, out) = (Sample::of(job(Verb::Copy, |_| {})), Taken::default());
+            let further = further(&sample, hard_links);
+            assert!(further.first(name("a", 1), None, &out).await.is_some());
+            assert!(further.first(name("b", 2), None, &out).await.is_some());
+            assert_eq!(further.first(name("c", 1), None, &out).await.is_none(), hard_links);
+            assert_eq!((out.steps().len(), further.links().turn().first.len()), (0, usize::from(hard_links)));
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_is_linked_already_is_kept_at_once() {
+        let (sample, out) = (Sample::of(job(Verb::Copy, |_| {})), Taken::default());
+        let further = further(&sample, true);
+        further.first(name("a", 1), None, &out).await;
+        further.links().there(&name("a", 1), Some(&name("a", 7)));
+        assert!(further.first(name("b", 1), Some(name("b", 7)), &out).await.is_none());
+        assert_eq!(out.steps(), [(Action::Keep, "b".to_string())]);
+        assert!(further.links().turn().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_step_links_to_the_first_name_unless_it_is_linked() {
+        let further = further(&Sample::of(job(Verb::Copy, |_| {})), true);
+        let step = async |dst: Option<Entry>| {
+            let waited = Name { src: name("b", 1), dst };
+            further.step(Key::new("a"), Some(((0, 0), 7)), waited).await
+        };
+        let (new, other, same) = (step(None).await, step(Some(name("b", 8))).await, step(Some(name("b", 7))).await);
+        assert_eq!((new.action, new.link_to), (Action::Link, Some(Key::new("a"))));
+        assert_eq!((other.action, other.link_to), (Action::Link, Some(Key::new("a"))));
+        assert_eq!((same.action, same.link_to), (Action::Keep, None));
+    }
+}

@@ -264,3 +264,89 @@ pub(crate) fn no_way(key: &Key) -> Error {
     let message = "can't replace a non-empty directory with a file";
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, dir, disk, file, first_match, job, put};
+    use haul_mem::MemStore;
+
+    fn kinds(sample: &Sample) -> Kinds {
+        Kinds::new(sample.parts(), &Arc::default())
+    }
+
+    async fn disk_with(keys: &[&str]) -> MemStore {
+        let store = disk();
+        for key in keys {
+            put(&store, key).await;
+        }
+        store
+    }
+
+    fn replacing(job: &mut Job) {
+        job.existing.other_kinds = OtherKinds::Replace;
+    }
+
+    #[test]
+    fn a_missing_file_goes_by_what_has_its_name() {
+        let said = |ignore, only, there| missing_of_its_kind(&Existing { ignore, only, ..Existing::default() }, there);
+        assert_eq!(said(false, false, false), (Action::Copy, Reason::Missing));
+        assert_eq!(said(false, true, false), (Action::Keep, Reason::NotExisting));
+        assert_eq!(said(false, true, true), (Action::Copy, Reason::Kind));
+        assert_eq!(said(true, false, true), (Action::Keep, Reason::Existing));
+        assert_eq!(said(true, true, true), (Action::Keep, Reason::Existing));
+        assert_eq!(said(true, false, false), (Action::Copy, Reason::Missing));
+    }
+
+    #[test]
+    fn a_missing_file_costs_a_question_only_where_something_may_be_in_its_way() {
+        let asks = |verb, change: fn(&mut Job), dst, is_new| {
+            kinds(&Sample::new(job(verb, change), disk(), dst)).must_ask(|| is_new)
+        };
+        assert!(!asks(Verb::Copy, |_| {}, disk(), false), "other kinds stay");
+        assert!(asks(Verb::Copy, replacing, disk(), false));
+        assert!(!asks(Verb::Copy, replacing, disk(), true), "nothing is in a new directory");
+        assert!(!asks(Verb::Copy, replacing, MemStore::new(), false), "a bucket has no directories");
+        assert!(!asks(Verb::Sync, replacing, disk(), false), "a sync replaces them with their contents");
+        let limited = |job: &mut Job| {
+            (job.existing.other_kinds, job.dry_run, job.deletes.max) = (OtherKinds::Replace, true, Some(1))
+        };
+        assert!(asks(Verb::Sync, limited, disk(), false), "which its dry run counts");
+    }
+
+    #[tokio::test]
+    async fn a_directory_in_the_way_that_must_stay_is_an_error() {
+        let sample = Sample::new(job(Verb::Copy, replacing), disk(), disk_with(&["full/f"]).await);
+        sample.cx.dst.make_dir(&Key::new("empty/"), &haul_store::WriteSpec::default()).await.unwrap();
+        let kinds = kinds(&sample);
+        assert!(kinds.missing(file("full")).await.is_none());
+        assert_eq!((sample.errors(), sample.heard(|event| matches!(event, Event::LeftOut { .. }))), (1, 1));
+        for key in ["empty", "none"] {
+            assert_eq!(kinds.missing(file(key)).await.map(|step| step.action), Some(Action::Copy), "{key}");
+        }
+        assert_eq!(sample.errors(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_an_entry_of_another_kind_takes_the_place_of_one() {
+        let of = async |change: fn(&mut Job), key: &str| {
+            let sample = Sample::new(job(Verb::Sync, change), disk_with(&["a", "b/c"]).await, disk());
+            let there = if key.ends_with('/') { dir(key) } else { file(key) };
+            kinds(&sample).in_its_place(&there).await.map(|entry| entry.key)
+        };
+        assert_eq!(of(replacing, "a/").await, Some(Key::new("a")));
+        assert_eq!(of(replacing, "b").await, Some(Key::new("b/")));
+        assert_eq!(of(replacing, "a").await, None);
+        assert_eq!(of(replacing, "c/").await, None);
+        assert_eq!(of(|_| {}, "a/").await, None, "other kinds stay");
+    }
+
+    #[tokio::test]
+    async fn what_may_go_with_a_directory_leaves_out_protected_directories_with_their_contents() {
+        let dst = disk_with(&["d/a", "d/kept/b", "d/kept-not", "d/last"]).await;
+        let sample = Sample::new(job(Verb::Sync, |_| {}), disk(), dst).with(first_match(&["P kept/"], &[], None));
+        let gone = kinds(&sample).held_by(&Key::new("d/")).await.unwrap();
+        let gone: Vec<String> = gone.into_iter().map(|entry| entry.key.to_string()).collect();
+        assert_eq!(gone, ["d/a", "d/kept-not", "d/last"]);
+    }
+}

@@ -75,3 +75,35 @@ fn tells_target(targets: Targets, action: Action) -> bool {
         Targets::OfAll => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, file, job, symlink};
+    use haul_core::job::Verb;
+
+    fn reads(change: impl FnOnce(&mut Job), entry: &Entry, action: Action) -> bool {
+        Symlinks::new(Sample::of(job(Verb::Copy, change)).parts()).is_read(entry, action)
+    }
+
+    #[test]
+    fn a_symlink_is_read_where_its_target_is_told_or_may_be_unsafe() {
+        let link = symlink("a");
+        assert!(!reads(|_| {}, &link, Action::Copy));
+        assert!(reads(|job| job.links.safe = Some(0), &link, Action::Keep));
+        assert!(reads(|job| job.tell.targets = Targets::OfAll, &link, Action::Keep));
+        assert!(reads(|job| job.tell.targets = Targets::OfChanges, &link, Action::Copy));
+        assert!(!reads(|job| job.tell.targets = Targets::OfChanges, &link, Action::Keep));
+        assert!(!reads(|job| job.links.safe = Some(0), &file("a"), Action::Copy));
+    }
+
+    #[tokio::test]
+    async fn one_that_cannot_be_read_counts_as_unsafe_and_is_an_error() {
+        let sample = Sample::of(job(Verb::Copy, |job| job.links.safe = Some(0)));
+        let symlinks = Symlinks::new(sample.parts());
+        assert!(!symlinks.is_unsafe(&file("a")).await);
+        assert_eq!(sample.errors(), 0);
+        assert!(symlinks.is_unsafe(&symlink("a")).await);
+        assert_eq!(sample.errors(), 1);
+    }
+}

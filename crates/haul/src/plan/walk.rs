@@ -230,3 +230,20 @@ fn say_unknown_names(planner: &Planner, found: u64) {
         planner.ledger.notice(None, format!("{unknown} of {names} names of --files-from are no files of {src}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_known_only_of_a_walk_that_was_not_cut_short() {
+        let of = |whole, paused, last: Option<&str>| {
+            reached(Walked { whole, paused, ..Walked::default() }, last.map(Key::new))
+        };
+        assert_eq!(of(true, true, Some("a")), Reached::Key(Key::new("a")));
+        assert_eq!(of(true, false, Some("a")), Reached::End);
+        assert_eq!(of(true, false, None), Reached::End);
+        assert_eq!(of(true, true, None), Reached::Unknown);
+        assert_eq!(of(false, false, Some("a")), Reached::Unknown);
+    }
+}
