@@ -81,16 +81,10 @@ impl Alternates {
 
     /// An entry of the file in one of the alternate destinations from this one on, and how it can be used.
     pub async fn find(&self, src: &Entry, to: &Key, dst: Option<&Entry>, from: usize) -> Option<Elsewhere> {
-        let mut next = from;
-        while let Some(found) = self.best(src, to, next).await {
-            let use_as = self.use_of(&found, src, to, dst).await;
-            if use_as.is_some() || self.job.elsewhere.exact {
-                let Found { place, entry, differs, .. } = found;
-                return use_as.map(|use_as| Elsewhere { place, entry, differs, use_as });
-            }
-            next = found.place + 1;
-        }
-        None
+        let found = self.best(src, to, from).await?;
+        let use_as = self.use_of(&found, src, to, dst).await?;
+        let Found { place, entry, differs, .. } = found;
+        Some(Elsewhere { place, entry, differs, use_as })
     }
 
     /// How the found entry can be used.

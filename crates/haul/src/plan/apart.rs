@@ -78,8 +78,10 @@ mod tests {
 
     /// A move within one bucket, or from one to another.
     fn apart(one: bool, lookup: Lookup, here: &MemStore) -> Apart {
+        // Services that say nothing of who they are.
+        let store = |store: MemStore| store.with_caps(|caps| caps.domain = None);
         let there = if one { here.clone() } else { MemStore::new() };
-        let sample = Sample::new(job(Verb::Move, |job| job.listing.lookup = lookup), here.clone(), there);
+        let sample = Sample::new(job(Verb::Move, |job| job.listing.lookup = lookup), store(here.clone()), store(there));
         Apart::new(&sample.job, &sample.cx)
     }
 
@@ -111,7 +113,9 @@ mod tests {
         assert_eq!(said(&one, &file("none"), None).await, Some(ErrorKind::NotFound), "which proves nothing");
         assert_eq!(said(&one, &b, None).await, Some(ErrorKind::Invalid));
         let two = apart(false, Lookup::Never, &here);
+        assert_eq!(said(&two, &file("none"), None).await, Some(ErrorKind::NotFound));
         assert_eq!(said(&two, &a, None).await, None);
+        assert_eq!(said(&two, &file("none"), None).await, None, "nobody is asked any more");
     }
 
     #[test]
