@@ -226,11 +226,11 @@ mod tests {
     async fn one_that_may_be_renamed_waits() {
         let sample = Sample::of(job(Verb::Sync, |_| {}));
         let by = RenameBy { hash: false, leaf: false, mtime: false };
-        let renames = Some(Arc::new(Renames::new(by)));
+        let renames = Arc::new(Renames::new(by));
         let kinds = Arc::new(Kinds::new(sample.parts(), &Arc::default()));
-        let extras = Extras::new(sample.parts(), &kinds, &renames);
+        let extras = Extras::new(sample.parts(), &kinds, &Some(renames.clone()));
         assert_eq!(walk(&extras, &["a"]).await, []);
         let rules = crate::decide::rules(&sample.job, &sample.cx.src, &sample.cx.dst);
-        assert_eq!(renames.unwrap().settle(&sample.cx, &rules).await.extra, [file("a")]);
+        assert_eq!(renames.settle(&sample.cx, &rules).await.extra, [file("a")]);
     }
 }
