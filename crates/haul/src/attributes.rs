@@ -142,6 +142,14 @@ impl Attributes {
     }
 }
 
+#[cfg(test)]
+impl Attributes {
+    /// Those of a job that keeps these, between two file systems.
+    pub(crate) fn keeping(keep: Keep) -> Attributes {
+        Attributes { keep: Some(Arc::new(keep)), ..Attributes::default() }
+    }
+}
+
 /// Has the attributes of a batch compared, or set, at `to`. Those of a source on another machine are carried there. One answer for each
 /// item, in the same order.
 pub async fn ask(

@@ -1,6 +1,7 @@
 //! A dry run: takes the steps of a job, and reports and counts an executor's work. It holds no store, so it can't do it.
 
 use crate::{
+    attributes::Attributes,
     consent::Consent,
     cx::Cx,
     execute::pending::{Grounds, refusal},
@@ -8,7 +9,7 @@ use crate::{
     hard_links::HardLinks,
     ledger::Ledger,
     looks::{Due, Looks},
-    plan::{Outlet, Planner, Taker, forbidden, told_of},
+    plan::{Ahead, Outlet, Planner, Taker, forbidden, told_of},
 };
 use haul_core::{
     Key,
@@ -27,8 +28,9 @@ use tokio::{sync::mpsc, task::JoinHandle};
 pub(crate) struct DryRun {
     job: Arc<Job>,
     ledger: Arc<Ledger>,
-    /// Asks the stores; it only reads.
     planner: Arc<Planner>,
+    /// Asks the stores; it only reads.
+    ahead: Ahead,
     links: Arc<HardLinks>,
     consent: Consent,
     /// The source as messages name it.
@@ -60,7 +62,7 @@ impl Taker for DryRun {
 
     fn start_working(self: &Arc<Self>) -> (Told, JoinHandle<()>) {
         let (run, ledger) = (self.clone(), self.ledger.clone());
-        let looks = Looks { size: self.batch, at_once: self.planner.checkers(), ledger };
+        let looks = Looks { size: self.batch, at_once: self.planner.listings.checkers(), ledger };
         let (looks, looking) = looks.start(move |files| {
             let run = run.clone();
             async move { run.look(files).await }
@@ -75,8 +77,13 @@ impl Taker for DryRun {
 
 impl DryRun {
     /// A dry run of `job` between the ends of `cx`, that has heard of nothing yet.
-    pub fn new(job: &Arc<Job>, cx: &Cx, ledger: &Arc<Ledger>, planner: &Arc<Planner>) -> DryRun {
+    pub fn new(
+        (job, cx, ledger): (&Arc<Job>, &Cx, &Arc<Ledger>),
+        attributes: &Arc<Attributes>,
+        planner: &Arc<Planner>,
+    ) -> DryRun {
         DryRun {
+            ahead: Ahead::new((job, cx), attributes),
             job: job.clone(),
             ledger: ledger.clone(),
             planner: planner.clone(),
@@ -156,7 +163,7 @@ impl DryRun {
     }
 
     async fn look(&self, files: Vec<Due>) {
-        let answers = self.planner.compare_attributes(&files).await;
+        let answers = self.ahead.compare_attributes(&files).await;
         for (due, answer) in files.into_iter().zip(answers) {
             match answer {
                 Ok(answer) => {
@@ -223,7 +230,7 @@ impl DryRun {
         }
         let mut stay: HashSet<Key> = HashSet::new();
         for key in self.extra.take() {
-            let deleted = !stay.contains(&key) && self.planner.may_go_whole(&key).await;
+            let deleted = !stay.contains(&key) && self.ahead.may_go_whole(&key).await;
             if deleted && self.ledger.is_beyond_max_delete(&self.job.deletes) {
                 stay.insert(key.parent());
                 continue;

@@ -34,6 +34,8 @@ mod recipes;
 mod rename;
 pub mod report;
 mod run;
+#[cfg(test)]
+mod samples;
 mod schedule;
 mod spool;
 mod transfer;

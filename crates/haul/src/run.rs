@@ -88,11 +88,8 @@ impl Run {
             ledger.notice(None, format!("{} keeps no metadata of files: it isn't copied", cx.dst.locator()));
         }
         let budget = Budget::new(&job, &*cx.src, &*cx.dst);
-        let planner = Planner::new(&job, &cx, &ledger, &attributes, &index, &budget);
-        let planner = Arc::new(match reins.clone() {
-            Some(reins) => planner.reined(reins),
-            None => planner,
-        });
+        let planner = Planner::new((&job, &cx, &ledger), &attributes, &index, budget.checkers, reins.clone());
+        let planner = Arc::new(planner);
         let time_limit = watch_time_limit(&job, &ledger, &cx);
         Run { job, cx, ledger, attributes, index, planner, budget, reins, time_limit }
     }
@@ -105,7 +102,7 @@ impl Run {
         }
         self.index.end().await;
         let compared = matches!(task, Task::Whole) && self.ledger.source_is_complete() && self.ledger.report().is_ok();
-        if self.planner.keep_paths(compared && !self.cx.cancel.is_cancelled()).await {
+        if self.planner.listings.keep_paths(compared && !self.cx.cancel.is_cancelled()).await {
             let message = format!(
                 "{} seems to have been set back to an earlier state (a snapshot or an image), so that files may be taken for unchanged \
                  that aren't: run this again, which compares all of them with what the destination keeps",
@@ -142,7 +139,7 @@ impl Run {
     /// Tells what [`Run::execute`] would do, in one walk.
     async fn tell(&self, task: Task<'_>) {
         if self.may_begin(task) {
-            let dry_run = Arc::new(DryRun::new(&self.job, &self.cx, &self.ledger, &self.planner));
+            let dry_run = Arc::new(DryRun::new((&self.job, &self.cx, &self.ledger), &self.attributes, &self.planner));
             match task {
                 Task::Whole => self.tell_whole(&dry_run).await,
                 Task::One { from, to } => self.one(from, to, &dry_run).await,
@@ -161,7 +158,7 @@ impl Run {
             }
             return;
         }
-        self.index.open(&self.cx, self.planner.uses_of_index()).await;
+        self.index.open(&self.cx, self.planner.listings.uses_of_index()).await;
         self.pass(Pass::Transfers, dry_run).await;
         dry_run.settle_links().await;
         if self.deletes() {
@@ -201,7 +198,7 @@ impl Run {
         if let Err(error) = executor.directories.prepare_root().await {
             return self.ledger.error(error);
         }
-        self.index.open(&self.cx, self.planner.uses_of_index()).await;
+        self.index.open(&self.cx, self.planner.listings.uses_of_index()).await;
         if deletes_first {
             executor.walked(self.pass(Pass::DeletesOnly, executor).await);
             executor.deleter.delete_pending().await;
@@ -266,7 +263,7 @@ impl Run {
     /// Takes the job's root along, where it is part of the transfer.
     async fn see_root(&self, taker: &Arc<impl Taker>) {
         let (out, working) = taker.start_working();
-        self.planner.see_root(&out).await;
+        self.planner.directories.root(&out).await;
         drop(out);
         taker.finish_working(working).await;
     }
@@ -284,7 +281,7 @@ impl Run {
 
     /// One file under a name of its own.
     async fn one(&self, from: &Key, to: &Key, taker: &Arc<impl Taker>) {
-        self.index.open(&self.cx, self.planner.uses_of_index()).await;
+        self.index.open(&self.cx, self.planner.listings.uses_of_index()).await;
         let (out, working) = taker.start_working();
         if let Err(error) = self.planner.one(from, to, &out).await {
             self.ledger.error(error);

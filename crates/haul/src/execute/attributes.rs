@@ -128,3 +128,43 @@ impl Setter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, executor, file, job};
+    use haul_core::{Mtime, compare::Reason, job::Verb};
+
+    fn setter(sample: &Sample) -> Arc<Setter> {
+        executor(sample).setter.clone()
+    }
+
+    #[test]
+    fn a_file_gets_attributes_only_by_rules_and_the_time_that_the_job_gives() {
+        let src = Entry { mtime: Some(Mtime(1)), ..file("a") };
+        let keep = || Some(Arc::new(Keep { perms: true, ..Keep::default() }));
+        let item = |change: fn(&mut Job), keep| {
+            let setter = setter(&Sample::of(job(Verb::Copy, change)));
+            setter.dressed(&src, &Key::new("to"), true, keep)
+        };
+        assert!(item(|_| {}, None).is_none());
+        let plain = item(|_| {}, keep()).unwrap();
+        assert_eq!(
+            (plain.from, plain.to, plain.mtime, plain.new),
+            (Key::new("a"), Key::new("to"), Some(Mtime(1)), true)
+        );
+        assert_eq!(plain.keep, keep());
+        let other = item(|job| job.attributes.set_time = Some(Mtime(2)), keep()).unwrap();
+        assert_eq!(other.mtime, Some(Mtime(2)));
+    }
+
+    #[tokio::test]
+    async fn each_file_whose_attributes_cannot_be_set_is_an_error_and_not_done() {
+        let sample = Sample::of(job(Verb::Copy, |_| {}));
+        let due = |key: &str| Due { src: file(key), to: Key::new(key), why: Reason::Mtime, decided: true };
+        setter(&sample).attribute_batch(vec![due("a"), due("b")]).await;
+        let report = sample.ledger.report();
+        assert_eq!((report.error_count, report.totals.unchanged, report.totals.touched), (2, 0, 0));
+        assert_eq!(report.errors[0].key(), Some(&Key::new("a")));
+    }
+}

@@ -9,7 +9,13 @@ use super::{
     results::Results,
     way::InTheWay,
 };
-use crate::{attributes::Attributes, cx::Cx, ledger::Ledger, namesakes::of_name, plan::Planner};
+use crate::{
+    attributes::Attributes,
+    cx::Cx,
+    ledger::Ledger,
+    namesakes::of_name,
+    plan::{Comparison, Planner, SourceDirs, asks_each, is_one_device},
+};
 use futures::{StreamExt, future::join_all};
 use haul_core::{
     Entry, ErrorKind, Key, Listed, Posix, Result, attributes,
@@ -33,7 +39,8 @@ pub(crate) struct Directories {
     cx: Cx,
     ledger: Arc<Ledger>,
     attributes: Arc<Attributes>,
-    planner: Arc<Planner>,
+    source_dirs: Arc<SourceDirs>,
+    comparison: Arc<Comparison>,
     dirs: Arc<Dirs>,
     deleter: Arc<Deleter>,
     setter: Arc<Setter>,
@@ -47,7 +54,7 @@ impl Directories {
     /// None was made yet.
     pub(super) fn new(
         (job, cx, ledger): (&Arc<Job>, &Cx, &Arc<Ledger>),
-        (attributes, planner, dirs): (&Arc<Attributes>, &Arc<Planner>, &Arc<Dirs>),
+        (attributes, planner, dirs): (&Arc<Attributes>, &Planner, &Arc<Dirs>),
         (deleter, setter, way, results): (&Arc<Deleter>, &Arc<Setter>, &Arc<InTheWay>, &Arc<Results>),
         at_once: usize,
     ) -> Directories {
@@ -56,7 +63,8 @@ impl Directories {
             cx: cx.clone(),
             ledger: ledger.clone(),
             attributes: attributes.clone(),
-            planner: planner.clone(),
+            source_dirs: planner.directories.clone(),
+            comparison: planner.comparison.clone(),
             dirs: dirs.clone(),
             deleter: deleter.clone(),
             setter: setter.clone(),
@@ -85,7 +93,7 @@ impl Directories {
     async fn new_dir(&self, src: Entry) {
         if self.job.existing.other_kinds.are_replaced() {
             // Nothing can be in a directory that is new itself: a question for each would be a round trip, one after the other.
-            if self.cx.dst.caps().dirs && !self.planner.is_new(&src.key.parent()) {
+            if self.cx.dst.caps().dirs && !self.source_dirs.is_new(&src.key.parent()) {
                 let others: Vec<Key> = of_name(&self.cx.dst, src.key.path()).collect();
                 let there = join_all(others.iter().map(|other| self.cx.dst.stat(other))).await;
                 // One after the other: both may name the same symlink.
@@ -118,14 +126,14 @@ impl Directories {
             }
             if self.attributes.keep.is_some()
                 && (self.job.dirs.root != Root::Excluded)
-                && !self.planner.keeps_own_attributes(&top.key)
+                && !self.source_dirs.keeps_own_attributes(&top.key)
             {
                 // Remembered as it is now: a move changes its time.
                 self.dirs.src_only(top);
             }
         }
         // Not where some new entries never get permissions of their own.
-        let hides = !self.planner.asks_each()
+        let hides = !asks_each(&self.job, &self.cx.filter)
             && (self.job.dirs.root != Root::Excluded || !self.cx.filter.has_unlisted_parents());
         let keep = self.attributes.keep.clone().filter(|_| hides);
         if !(self.job.dirs.root != Root::Excluded) {
@@ -153,7 +161,7 @@ impl Directories {
     /// gets its own permissions before anything is written into it.
     async fn close_at_once(&self, src: &Entry) {
         let (Some(keep), Some(posix)) = (&self.attributes.keep, &src.posix) else { return };
-        if keep.private() || !self.cx.dst.caps().dirs || self.planner.keeps_own_attributes(&src.key) {
+        if keep.private() || !self.cx.dst.caps().dirs || self.source_dirs.keeps_own_attributes(&src.key) {
             return;
         }
         if attributes::changed(&keep.chmod, posix.mode, true) & SEEN_BY_ALL == SEEN_BY_ALL {
@@ -261,14 +269,15 @@ impl Directories {
         if self.job.attributes.no_update_dir_mtime || !caps.set_dir_mtime {
             return;
         }
-        let set = self.dirs.take_other_times(&self.planner.rules()).into_iter().map(|(key, mtime, meta)| async move {
-            let meta = self.job.attributes.of_metadata(meta.as_deref(), true);
-            match self.cx.dst.set_meta(&key, Some(mtime), meta.as_ref()).await {
-                // Another program may have removed it meanwhile; nothing is lost by that.
-                Err(e) if e.kind() != ErrorKind::NotFound => self.ledger.error(e.with_key(&key)),
-                _ => {}
-            }
-        });
+        let set =
+            self.dirs.take_other_times(&self.comparison.rules()).into_iter().map(|(key, mtime, meta)| async move {
+                let meta = self.job.attributes.of_metadata(meta.as_deref(), true);
+                match self.cx.dst.set_meta(&key, Some(mtime), meta.as_ref()).await {
+                    // Another program may have removed it meanwhile; nothing is lost by that.
+                    Err(e) if e.kind() != ErrorKind::NotFound => self.ledger.error(e.with_key(&key)),
+                    _ => {}
+                }
+            });
         futures::stream::iter(set).buffered(self.at_once).for_each(|()| std::future::ready(())).await;
     }
 
@@ -299,7 +308,7 @@ impl Directories {
         }
         let time = !self.job.attributes.no_update_dir_mtime;
         let differ = |src: Option<&Posix>, dst: Option<&Posix>| self.attributes.dir_differs(src, dst);
-        for level in self.dirs.take_levels(&self.planner.rules(), time, differ) {
+        for level in self.dirs.take_levels(&self.comparison.rules(), time, differ) {
             let item = |due: &Due| {
                 let item = self.attributes.item(&Entry::dir(due.key.clone()), &due.key, due.mtime);
                 AttributesItem { new: due.new, ..item }
@@ -328,7 +337,7 @@ impl Directories {
         }
         let (mut dirs, mut marked) = (Vec::<Key>::new(), Marked::default());
         let all = std::sync::Arc::new(Filter::default());
-        let one_device = self.planner.one_device();
+        let one_device = is_one_device(&self.job);
         // A mount point isn't removed either.
         let options = crate::ListOptions { dirs: true, one_device, omit_mounts: one_device, ..Default::default() };
         let mut listing = crate::list(&self.cx.src, &all, options);

@@ -53,7 +53,7 @@ impl Executor {
             // it too.
             next = match self.job.elsewhere.exact {
                 true => None,
-                false => self.planner.found_elsewhere(src, to, dst, found.place + 1).await.map(Box::new),
+                false => self.planner.alternates.find(src, to, dst, found.place + 1).await.map(Box::new),
             };
         }
         Outcome::Nothing
@@ -111,5 +111,76 @@ impl Executor {
         }
         self.results.arrived(&Order { src: src.clone(), ..order }, arrived);
         Outcome::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, executor, file, has, job, put};
+    use haul_core::{compare::Difference, job::Verb, plan::Action};
+    use haul_mem::MemStore;
+    use haul_store::Store as _;
+    use std::sync::Arc;
+
+    /// A job with one other place, to compare with or to copy from, that has the file `a`.
+    async fn sample(compares: bool, exact: bool) -> (Sample, Entry) {
+        let (place, dst) = (MemStore::new(), MemStore::new());
+        put(&place, "a").await;
+        put(&dst, "old").await;
+        let entry = place.stat(&Key::new("a")).await.unwrap();
+        let job = job(Verb::Copy, |job| (job.elsewhere.exact, job.elsewhere.drop_spare) = (exact, true));
+        let mut sample = Sample::new(job, MemStore::new(), dst);
+        let places = if compares { &mut sample.cx.compare_dest } else { &mut sample.cx.copy_dest };
+        places.push(Arc::new(place));
+        (sample, entry)
+    }
+
+    fn step(entry: &Entry, dst: Option<Entry>, use_as: UseAs) -> Step {
+        let found = Elsewhere { place: 0, entry: entry.clone(), differs: Difference::default(), use_as };
+        let step = Step::new(Action::Copy, Some(file("a")), dst, Reason::Missing);
+        Step { elsewhere: Some(Box::new(found)), ..step }
+    }
+
+    #[tokio::test]
+    async fn what_a_place_to_compare_with_has_is_not_copied() {
+        let (sample, entry) = sample(true, false).await;
+        let outcome = executor(&sample).take_elsewhere(&mut step(&entry, None, UseAs::Instead)).await;
+        assert_eq!(outcome, Outcome::Done);
+        assert!(!has(&sample.cx.dst, "a").await);
+        assert_eq!((sample.totals().unchanged, sample.errors()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn what_the_destination_has_of_it_is_spare_unless_it_is_the_same_file() {
+        for same in [false, true] {
+            let (sample, entry) = sample(true, true).await;
+            let old = sample.cx.dst.stat(&Key::new("old")).await.unwrap();
+            let found = if same { old.clone() } else { Entry { version: None, ..entry } };
+            let executor = executor(&sample);
+            executor.take_elsewhere(&mut step(&found, Some(old), UseAs::Instead)).await;
+            executor.deleter.delete_redundant().await;
+            assert_eq!(has(&sample.cx.dst, "old").await, same);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_copied_from_the_place_that_has_it() {
+        let (sample, entry) = sample(false, false).await;
+        let taken = UseAs::Taken { link: false, copy: true };
+        let outcome = executor(&sample).take_elsewhere(&mut step(&entry, None, taken)).await;
+        assert_eq!(outcome, Outcome::Done);
+        assert!(has(&sample.cx.dst, "a").await);
+        assert_eq!(sample.totals().transfers, 1);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_done_where_the_place_has_lost_it() {
+        let (sample, entry) = sample(false, true).await;
+        sample.cx.copy_dest[0].delete(vec![(Key::new("a"), None)]).await;
+        let taken = UseAs::Taken { link: false, copy: true };
+        let outcome = executor(&sample).take_elsewhere(&mut step(&entry, None, taken)).await;
+        assert_eq!(outcome, Outcome::Nothing);
+        assert_eq!((sample.totals().transfers, sample.errors()), (0, 0));
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     cx::Cx,
     hard_links::{HardLinks, Inode, Name},
     ledger::Ledger,
-    plan::{Planner, forbidden},
+    plan::{FurtherNames, forbidden},
     transfer::{Mover, Order},
 };
 use futures::StreamExt;
@@ -25,7 +25,7 @@ const BATCHES_AT_ONCE: usize = 8;
 pub(super) struct Linker {
     ledger: Arc<Ledger>,
     links: Arc<HardLinks>,
-    planner: Arc<Planner>,
+    names: Arc<FurtherNames>,
     consent: Consent,
     /// Links inside the destination.
     mover: Mover,
@@ -34,16 +34,16 @@ pub(super) struct Linker {
 }
 
 impl Linker {
-    /// Links what `planner` found to have several names.
+    /// Links what the planner found to have several names.
     pub fn new(
-        (ledger, planner, mover): (&Arc<Ledger>, &Arc<Planner>, &Mover),
+        (ledger, names, mover): (&Arc<Ledger>, &Arc<FurtherNames>, &Mover),
         (way, results): (&Arc<InTheWay>, &Arc<Results>),
     ) -> Linker {
         let cx = Cx { src: mover.cx.dst.clone(), ..mover.cx.clone() };
         Linker {
             ledger: ledger.clone(),
-            links: planner.links().clone(),
-            planner: planner.clone(),
+            links: names.links().clone(),
+            names: names.clone(),
             consent: Consent::new(&mover.cx, ledger),
             mover: Mover { cx, ..mover.clone() },
             way: way.clone(),
@@ -67,7 +67,7 @@ impl Linker {
     async fn link_all(&self, links: Vec<(Key, Option<Inode>, Name)>) -> Vec<Name> {
         let mut due = Vec::new();
         for (first, there, name) in links {
-            let step = self.planner.further_name(first, there, name).await;
+            let step = self.names.step(first, there, name).await;
             self.ledger.decided(&step);
             let Step { action, why, src: Some(src), dst, link_to, .. } = step else { continue };
             match (action, link_to) {
@@ -127,4 +127,60 @@ fn chunks(mut all: Vec<(Key, Name)>, most: usize) -> Vec<Vec<(Key, Name)>> {
         batches.push(std::mem::replace(&mut all, rest));
     }
     batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, executor, file, job, posix};
+    use haul_core::job::Verb;
+
+    fn name(key: &str) -> Entry {
+        Entry { posix: posix(1, 3), ..file(key) }
+    }
+
+    #[test]
+    fn links_go_in_batches_in_their_order() {
+        let sizes = |count, most| {
+            let all = (0..count).map(|n: usize| (Key::new("a"), Name { src: file(&format!("{n:03}")), dst: None }));
+            let batches = chunks(all.collect(), most);
+            let keys = batches.iter().flatten().map(|(_, name)| name.src.key.clone());
+            assert!(keys.is_sorted());
+            batches.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(5, 2), [2, 2, 1]);
+        assert_eq!(sizes(4, 2), [2, 2]);
+        assert!(sizes(0, 2).is_empty());
+    }
+
+    #[tokio::test]
+    async fn names_that_a_store_cannot_link_become_files_and_the_next_wait_for_them() {
+        let sample = Sample::of(job(Verb::Copy, |_| {}));
+        let executor = executor(&sample);
+        let (linker, links) = (&executor.linker, executor.planner.links());
+        for key in ["a", "b"] {
+            if !links.is_first(&name(key)) {
+                links.wait(name(key), None);
+            }
+        }
+        links.there(&name("a"), None);
+        let first = linker.turn().await.unwrap();
+        assert_eq!(first.iter().map(|name| name.src.key.clone()).collect::<Vec<_>>(), [Key::new("b")]);
+        assert_eq!(sample.totals().unkept.len(), 1);
+        assert!(links.is_first(&name("b")) && !links.is_first(&name("c")));
+        assert!(linker.turn().await.is_none(), "nothing waits any more");
+    }
+
+    #[tokio::test]
+    async fn where_the_first_name_did_not_arrive_the_next_is_transferred() {
+        let executor = executor(&Sample::of(job(Verb::Copy, |_| {})));
+        let links = executor.planner.links();
+        for key in ["a", "b", "c"] {
+            if !links.is_first(&name(key)) {
+                links.wait(name(key), None);
+            }
+        }
+        let first = executor.linker.turn().await.unwrap();
+        assert_eq!(first.iter().map(|name| name.src.key.clone()).collect::<Vec<_>>(), [Key::new("b")]);
+    }
 }

@@ -116,7 +116,7 @@ impl Executor {
         let deleter = Arc::new(deleter);
         let results = Arc::new(Results::new((job, cx, ledger), (index, &dirs, planner.links()), keeps));
         let setter = Arc::new(Setter::new(ledger, attributes, &mover, &results));
-        let way = Arc::new(InTheWay::new(ledger, planner, &deleter, &mover));
+        let way = Arc::new(InTheWay::new((ledger, &mover), (&planner.kinds, &planner.directories), &deleter));
         Executor {
             directories: Directories::new(
                 (job, cx, ledger),
@@ -125,7 +125,7 @@ impl Executor {
                 mover.budget.checkers,
             ),
             delayed: Delayed::new((ledger, &dirs, &mover), (&setter, &way, &results)),
-            linker: Linker::new((ledger, planner, &mover), (&way, &results)),
+            linker: Linker::new((ledger, &planner.further, &mover), (&way, &results)),
             transfers: Arc::new(Transfers::new((ledger, &mover), (&setter, &way, &results))),
             consent: Consent::new(cx, ledger),
             job: job.clone(),

@@ -270,3 +270,77 @@ fn goes_alone(error: &Error) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, executor, file, job, posix};
+    use haul_core::{
+        Entry, Key,
+        job::{Cutoff, Verb},
+    };
+    use haul_mem::MemStore;
+
+    fn order(sample: &Sample, src: Entry) -> Order {
+        let to = Key::new(src.key.path());
+        Order::new(sample.ledger.next_step(), src, to, None)
+    }
+
+    fn apart(change: impl FnOnce(&mut Job)) -> Sample {
+        let elsewhere = |caps: &mut haul_store::Caps| caps.domain = None;
+        Sample::new(job(Verb::Copy, change), MemStore::new().with_caps(elsewhere), MemStore::new())
+    }
+
+    #[test]
+    fn a_store_copies_within_its_own_domain_only() {
+        let goes = |sample: &Sample| executor(sample).transfers.way(&order(sample, file("a")));
+        assert!(goes(&Sample::of(job(Verb::Copy, |_| {}))) == Way::ByServer);
+        assert!(goes(&apart(|_| {})) == Way::Alone);
+    }
+
+    #[test]
+    fn nothing_starts_once_the_job_ends_or_a_limit_is_reached() {
+        let sample = apart(|job| (job.limits.transfer, job.limits.cutoff) = (Some(1), Cutoff::Soft));
+        let transfers = executor(&sample).transfers.clone();
+        let starts = |key| transfers.may_start(&mut order(&sample, file(key)), Way::Alone);
+        assert!(starts("a") && !sample.ledger.stopping());
+        assert!(!starts("b") && sample.ledger.report().transfer_limit);
+        let sample = apart(|_| {});
+        sample.cx.cancel.cancel();
+        assert!(!executor(&sample).transfers.may_start(&mut order(&sample, file("a")), Way::Alone));
+    }
+
+    #[test]
+    fn one_that_is_too_large_leaves_its_room_to_others() {
+        let sample = apart(|job| (job.limits.transfer, job.limits.cutoff) = (Some(1), Cutoff::Cautious));
+        let transfers = executor(&sample).transfers.clone();
+        let starts = |size| transfers.may_start(&mut order(&sample, Entry { size, ..file("a") }), Way::Alone);
+        assert!(!starts(2) && starts(1));
+        assert!(sample.ledger.report().transfer_limit && !sample.ledger.stopping());
+    }
+
+    #[test]
+    fn files_are_renamed_only_if_nothing_else_needs_their_inodes() {
+        let renames = |verb, change: fn(&mut Job), nlink| {
+            let sample = Sample::of(job(verb, change));
+            executor(&sample).transfers.renames(&[order(&sample, Entry { posix: posix(1, nlink), ..file("a") })])
+        };
+        assert!(renames(Verb::Move, |_| {}, 2));
+        assert!(!renames(Verb::Copy, |_| {}, 1));
+        let only_kept = |job: &mut Job| {
+            let keep = &mut job.attributes.keep;
+            (keep.perms, keep.owner, keep.group, job.attributes.only_kept) = (true, true, true, true);
+        };
+        assert!(renames(Verb::Move, only_kept, 1) && !renames(Verb::Move, only_kept, 2));
+        assert!(!renames(Verb::Move, |job| job.attributes.only_kept = true, 1), "what isn't kept would come along");
+    }
+
+    #[test]
+    fn a_bundled_file_is_tried_alone_unless_that_would_fail_too() {
+        let goes = |kind| goes_alone(&Error::new(kind, "write", "no"));
+        assert!(goes(ErrorKind::Unsupported) && goes(ErrorKind::Changed) && !goes(ErrorKind::NoSpace));
+        let unreachable = Error::new(ErrorKind::Unreachable, "write", "no");
+        assert!(goes_alone(&unreachable.with_retry(Retry::Backoff)));
+        assert!(!goes_alone(&Error::new(ErrorKind::Unreachable, "write", "no").with_retry(Retry::Never)));
+    }
+}

@@ -6,7 +6,7 @@ use crate::{
     cx::{Cx, cancelled},
     ledger::Ledger,
     namesakes::{lists_beside, of_name},
-    plan::{Planner, no_way},
+    plan::{Kinds, SourceDirs, no_way},
     transfer::{Arrived, Mover, Order},
 };
 use haul_core::{
@@ -26,7 +26,8 @@ pub(super) struct InTheWay {
     job: Arc<Job>,
     cx: Cx,
     ledger: Arc<Ledger>,
-    planner: Arc<Planner>,
+    kinds: Arc<Kinds>,
+    source_dirs: Arc<SourceDirs>,
     deleter: Arc<Deleter>,
     backup: Backup,
     /// Symlinks that are to make way.
@@ -48,13 +49,18 @@ struct Links {
 
 impl InTheWay {
     /// Clears nothing yet; for files that `mover` transfers.
-    pub fn new(ledger: &Arc<Ledger>, planner: &Arc<Planner>, deleter: &Arc<Deleter>, mover: &Mover) -> InTheWay {
+    pub fn new(
+        (ledger, mover): (&Arc<Ledger>, &Mover),
+        (kinds, source_dirs): (&Arc<Kinds>, &Arc<SourceDirs>),
+        deleter: &Arc<Deleter>,
+    ) -> InTheWay {
         InTheWay {
             job: mover.job.clone(),
             cx: mover.cx.clone(),
             backup: mover.backup.clone(),
             ledger: ledger.clone(),
-            planner: planner.clone(),
+            kinds: kinds.clone(),
+            source_dirs: source_dirs.clone(),
             deleter: deleter.clone(),
             links: tokio::sync::Mutex::default(),
             clears: tokio::sync::Mutex::default(),
@@ -81,7 +87,7 @@ impl InTheWay {
     pub async fn clear_target(&self, order: &Order) -> Result<()> {
         let dir = Key::new([order.to.path(), b"/"].concat());
         // Not what a symlink leads to.
-        if self.planner.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
+        if self.kinds.replaces_dirs() && self.cx.dst.stat(&dir).await.is_ok() {
             self.clear_dir(&dir).await?;
         }
         self.clear_other_kind(&order.to).await?;
@@ -112,7 +118,7 @@ impl InTheWay {
 
     /// Notes a symlink of the destination at the name of a directory that only the source has, where that is to make way.
     pub async fn note_link(&self, dir: &Key) {
-        if self.links_make_way() && !self.planner.is_new(&dir.parent()) && self.is_link(dir).await {
+        if self.links_make_way() && !self.source_dirs.is_new(&dir.parent()) && self.is_link(dir).await {
             self.links.lock().await.known.insert(dir.clone());
         }
     }
@@ -228,7 +234,7 @@ impl InTheWay {
     /// Errors, before anything is deleted: something in it can't be listed (another file system, where those are left alone), or
     /// was written by this job: on a disk that takes two names for one, it belongs to another directory.
     async fn clear_dir(&self, dir: &Key) -> Result<()> {
-        let gone = self.planner.held_by(dir).await?;
+        let gone = self.kinds.held_by(dir).await?;
         gone.iter().try_for_each(|entry| self.check_older(entry))?;
         // The time alone could also come from deleting another name of the file.
         if let Some(own) = gone.iter().find(|entry| self.is_of_this_run(entry))
@@ -320,4 +326,82 @@ impl InTheWay {
 fn two_for_one(key: &Key) -> Error {
     let message = "the destination takes this name for the name of another file that was copied in this run";
     Error::new(ErrorKind::Exists, "write", message).with_key(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{Sample, disk, executor, file, has, job, put};
+    use haul_core::job::{BeyondMax, OtherKinds, Verb};
+
+    fn way(sample: &Sample) -> Arc<InTheWay> {
+        executor(sample).way.clone()
+    }
+
+    fn order(sample: &Sample, key: &str) -> Order {
+        Order::new(sample.ledger.next_step(), file(key), Key::new(key), None)
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_below_the_name_of_something_that_stays() {
+        let way = way(&Sample::of(job(Verb::Copy, |_| {})));
+        way.close(Key::new("a/"));
+        let said = async |key: &str| way.make_way(&Key::new(key)).await.map_err(|error| error.kind());
+        assert_eq!(said("a/b/c").await, Err(ErrorKind::Exists));
+        assert_eq!((said("a-b").await, said("a").await), (Ok(false), Ok(false)));
+    }
+
+    #[test]
+    fn what_this_run_may_have_written_is_not_replaced_where_two_names_may_be_one_place() {
+        let said = |verb, dirlinks, changed: Option<i128>| {
+            let job = job(verb, |job| (job.existing.began, job.links.keep_dirlinks) = (Some(Mtime(10)), dirlinks));
+            let there = Entry { changed: changed.map(Mtime), ..file("a") };
+            way(&Sample::of(job)).check_older(&there).is_err()
+        };
+        for (verb, dirlinks) in [(Verb::Move, false), (Verb::Copy, true)] {
+            assert!(said(verb, dirlinks, Some(10)) && !said(verb, dirlinks, Some(9)));
+            assert!(said(verb, dirlinks, None), "nobody knows");
+        }
+        assert!(!said(Verb::Copy, false, Some(10)) && !said(Verb::Copy, false, None));
+    }
+
+    #[test]
+    fn only_a_move_deletes_exactly_what_it_saw() {
+        let there = Entry { version: Some(Version::new("1")), ..file("a") };
+        let pin = |verb| way(&Sample::of(job(verb, |_| {}))).pin(&there);
+        assert_eq!((pin(Verb::Move), pin(Verb::Copy)), (there.version.clone(), None));
+    }
+
+    #[tokio::test]
+    async fn a_directory_makes_way_with_its_contents_only_if_the_job_deletes() {
+        for (verb, other_kinds, goes) in [
+            (Verb::Sync, OtherKinds::Replace, true),
+            (Verb::Copy, OtherKinds::ReplaceWhole, true),
+            (Verb::Copy, OtherKinds::Replace, false),
+        ] {
+            let dst = disk();
+            for key in ["a/b", "a/c/d", "a-b"] {
+                put(&dst, key).await;
+            }
+            let sample = Sample::new(job(verb, |job| job.existing.other_kinds = other_kinds), disk(), dst);
+            let cleared = way(&sample).clear_target(&order(&sample, "a")).await;
+            assert_eq!(cleared.err().map(|error| error.kind()), (!goes).then_some(ErrorKind::Exists));
+            assert_eq!((has(&sample.cx.dst, "a/c/d").await, has(&sample.cx.dst, "a/").await), (!goes, !goes));
+            assert!(has(&sample.cx.dst, "a-b").await);
+            let totals = sample.totals();
+            assert_eq!((totals.deletes, totals.dirs_deleted), if goes { (2, 1) } else { (0, 0) });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_stays_whole_where_a_limit_forbids_to_delete_all_of_it() {
+        let dst = disk();
+        for key in ["a/b", "a/c"] {
+            put(&dst, key).await;
+        }
+        let limited = job(Verb::Sync, |job| (job.deletes.max, job.deletes.beyond_max) = (Some(1), BeyondMax::KeepRest));
+        let sample = Sample::new(limited, disk(), dst);
+        assert!(way(&sample).clear_target(&order(&sample, "a")).await.is_err());
+        assert!(has(&sample.cx.dst, "a/b").await && has(&sample.cx.dst, "a/c").await);
+    }
 }

@@ -53,3 +53,34 @@ impl Taker for Executor {
         self.delayed.publish().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan::Outlet,
+        samples::{Sample, executor, has, job, put},
+    };
+    use haul_core::{Key, job::Verb, plan};
+    use haul_mem::MemStore;
+
+    #[tokio::test]
+    async fn all_that_was_taken_is_done_when_the_work_has_ended() {
+        let src = MemStore::new();
+        for key in ["a", "b"] {
+            put(&src, key).await;
+        }
+        let sample = Sample::new(job(Verb::Copy, |_| {}), src, MemStore::new());
+        let executor = executor(&sample);
+        let (out, working) = executor.start_working();
+        for key in ["a", "b", "none"] {
+            let src = sample.cx.src.stat(&Key::new(key)).await;
+            let src = src.unwrap_or_else(|_| crate::samples::file(key));
+            out.take(plan::missing(src, &sample.job)).await;
+        }
+        drop(out);
+        executor.finish_working(working).await;
+        assert!(has(&sample.cx.dst, "a").await && has(&sample.cx.dst, "b").await);
+        assert_eq!((sample.totals().transfers, sample.errors()), (2, 1));
+    }
+}

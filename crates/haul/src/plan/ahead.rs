@@ -1,12 +1,28 @@
 //! Requests of a dry run that show what would be done: attributes that no listing has, directories that would be empty.
 
-use super::Planner;
-use crate::{attributes::ask_ends, looks::Due};
+use crate::{
+    Cx,
+    attributes::{Attributes, ask_ends},
+    looks::Due,
+};
 use futures::StreamExt;
-use haul_core::{Key, Listed, Result};
+use haul_core::{Key, Listed, Result, job::Job};
 use haul_store::{Attributed, ListRequest};
+use std::sync::Arc;
 
-impl Planner {
+/// Looks ahead; it only reads.
+pub(crate) struct Ahead {
+    job: Arc<Job>,
+    cx: Cx,
+    attributes: Arc<Attributes>,
+}
+
+impl Ahead {
+    /// Between the ends of `cx`.
+    pub fn new((job, cx): (&Arc<Job>, &Cx), attributes: &Arc<Attributes>) -> Ahead {
+        Ahead { job: job.clone(), cx: cx.clone(), attributes: attributes.clone() }
+    }
+
     /// In which attributes files with equal bytes differ; one answer for each.
     pub async fn compare_attributes(&self, files: &[Due]) -> Vec<Result<Attributed>> {
         let items = files.iter().map(|due| self.attributes.item(&due.src, &due.to, None)).collect();

@@ -58,3 +58,38 @@ impl SourceNames {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{disk, put};
+
+    #[tokio::test]
+    async fn a_name_may_be_held_only_where_its_directory_lists_it() {
+        let store = disk();
+        for key in ["a/b/c", "a-b", "d"] {
+            put(&store, key).await;
+        }
+        let (store, names) = (Arc::new(store) as Arc<dyn Store>, SourceNames::default());
+        // In the order of a walk; of any kind.
+        for (path, may) in
+            [("a-b", true), ("a-c", false), ("a", true), ("a/b", true), ("a/b/c", true), ("a/b/d", false)]
+        {
+            assert_eq!(names.may_hold(&store, path.as_bytes()).await, may, "{path}");
+        }
+        for (path, may) in [("a/c", false), ("a/c/d", false), ("ab/c", false), ("d", true), ("a/b/c", true)] {
+            assert_eq!(names.may_hold(&store, path.as_bytes()).await, may, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_is_listed_once_for_all_names_in_it() {
+        let store = disk();
+        put(&store, "a/b").await;
+        let (store, names) = (Arc::new(store), SourceNames::default());
+        let held: Arc<dyn Store> = store.clone();
+        assert!(!names.may_hold(&held, b"a/c").await);
+        put(&store, "a/d").await;
+        assert!(!names.may_hold(&held, b"a/d").await, "what was listed is remembered");
+    }
+}

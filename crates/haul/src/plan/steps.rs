@@ -35,16 +35,16 @@ pub fn plan(mut job: Job, cx: Cx) -> Steps {
         Arc::<Index>::default(),
     );
     let budget = Budget::new(&job, &*cx.src, &*cx.dst);
-    let planner = Arc::new(Planner::new(&job, &cx, &ledger, &attributes, &index, &budget));
+    let planner = Arc::new(Planner::new((&job, &cx, &ledger), &attributes, &index, budget.checkers, None));
     let (steps, coming) = mpsc::channel(AHEAD);
     let told = ledger.clone();
     let walk = tokio::spawn(async move {
         if let Err(error) = overlap::check(&cx, job.verb) {
             return told.error(error);
         }
-        index.open(&cx, planner.uses_of_index()).await;
-        let out = Shown { steps, links: planner.links.clone() };
-        planner.see_root(&out).await;
+        index.open(&cx, planner.listings.uses_of_index()).await;
+        let out = Shown { steps, links: planner.links().clone() };
+        planner.directories.root(&out).await;
         planner.walk(if job.deletes.alone { Pass::DeletesOnly } else { Pass::Transfers }, &out).await;
         planner.settle_renames(&out).await;
         planner.settle_links(&out).await;

@@ -1,41 +1,101 @@
 //! The two sides of a job: their roots, and how each is listed or looked through.
 
-use super::Planner;
 use crate::{
-    ListOptions, decide,
-    index::Uses,
-    known, list,
+    Cx, ListOptions,
+    attributes::Attributes,
+    decide,
+    index::{Paths, Settles, Uses},
+    known::{self, Index},
+    list,
     pairs::{ListSrc, Pairs, Sides, absent_is_empty},
     presence,
 };
 use haul_core::{
-    Entry, Result,
-    compare::{HashAnswer, Need, Verdict, compare},
+    Result,
     filter::Filter,
-    job::{CompareBy, DeleteWhen, Lookup, Mounts, Verb},
+    job::{DeleteWhen, Job, Lookup, Mounts, Verb},
 };
 use haul_store::pages::is_no_root;
 use std::sync::Arc;
 
-impl Planner {
-    /// True when files are asked for one by one, so that no directory is ever listed.
-    pub fn asks_each(&self) -> bool {
-        self.job.listing.no_traverse && self.cx.filter.files_from().is_some()
+/// How a job looks at its sides.
+pub(crate) struct Listings {
+    job: Arc<Job>,
+    cx: Cx,
+    attributes: Arc<Attributes>,
+    index: Arc<Index>,
+    /// Since when the source's directories have been at their paths, where files are compared by that.
+    paths: Option<Arc<Paths>>,
+    /// Concurrent questions to the stores.
+    checkers: usize,
+}
+
+/// True when files are asked for one by one, so that no directory is ever listed.
+pub(crate) fn asks_each(job: &Job, filter: &Filter) -> bool {
+    job.listing.no_traverse && filter.files_from().is_some()
+}
+
+/// True when neither side is listed beyond its own file system.
+pub(crate) fn is_one_device(job: &Job) -> bool {
+    job.listing.mounts != Mounts::Cross
+}
+
+impl Listings {
+    /// Nothing was listed yet.
+    pub fn new(
+        (job, cx): (&Arc<Job>, &Cx),
+        (attributes, index): (&Arc<Attributes>, &Arc<Index>),
+        checkers: usize,
+    ) -> Listings {
+        // A move compares in another way, but its stored files have sources too.
+        let dated = decide::goes_by_when_stored(&cx.src, &cx.dst);
+        Listings {
+            paths: dated.then(|| Paths::new(&cx.known, &*cx.dst, job, &cx.filter)),
+            job: job.clone(),
+            cx: cx.clone(),
+            attributes: attributes.clone(),
+            index: index.clone(),
+            checkers,
+        }
     }
 
-    fn list_src(&self) -> ListSrc {
+    /// Questions to the stores at once.
+    pub fn checkers(&self) -> usize {
+        self.checkers
+    }
+
+    /// Both sides, beside each other. `settles`: which pairs an index of the destination settles.
+    ///
+    /// Errors: the index can't be read.
+    pub fn pairs(&self, settles: Settles) -> Result<Pairs> {
+        let sides = Sides {
+            job: &self.job,
+            cx: &self.cx,
+            index: self.index.get(),
+            src: self.src(),
+            dst: self.dst_options(),
+            about: self.dst_filter(),
+            all: self.job.verb == Verb::Sync,
+            search: presence::options(&self.job, &self.cx.dst),
+            settles,
+        };
+        sides.pairs()
+    }
+
+    fn src(&self) -> ListSrc {
         let posix = self.attributes.keep.is_some() || self.job.tell.needs_posix();
+        let ask_each = asks_each(&self.job, &self.cx.filter);
         let options = ListOptions {
             max_depth: self.job.listing.max_depth,
             dirs: true,
             meta: self.job.attributes.takes_metadata(),
-            posix: posix || self.paths.is_some() && !self.asks_each(),
+            posix: posix || self.paths.is_some() && !ask_each,
             for_join: !self.job.deletes.excluded,
             checkers: self.checkers,
             pages: self.job.pace.checkers.unwrap_or(0),
-            ask_each: self.asks_each(),
+            ask_each,
             prune_empty_dirs: self.job.dirs.prune_empty,
-            one_device: self.one_device(),
+            one_device: is_one_device(&self.job),
             omit_mounts: self.job.listing.mounts == Mounts::Omit,
             part: self.job.listing.part.clone(),
             // A killed move has put names aside there.
@@ -58,7 +118,7 @@ impl Planner {
     }
 
     /// Filter for the destination.
-    pub(super) fn dst_filter(&self) -> Filter {
+    fn dst_filter(&self) -> Filter {
         match self.job.deletes.excluded {
             true => Filter::default(),
             false => self.cx.filter.for_listing_destination(),
@@ -74,38 +134,21 @@ impl Planner {
             for_join: true,
             checkers: self.checkers,
             pages: self.job.pace.checkers.unwrap_or(0),
-            one_device: self.one_device(),
+            one_device: is_one_device(&self.job),
             sweep: !self.job.dry_run,
             part: self.job.listing.part.clone(),
             ..ListOptions::default()
         })
     }
 
-    /// Both sides, beside each other.
-    pub(super) fn pairs(&self) -> Result<Pairs> {
-        let (rules, clock) = (self.rules, self.cx.meters.clock().clone());
-        let settles = move |src: &Entry, dst: &Entry| {
-            match compare(src, dst, &decide::by_the_clock(&rules, clock.ahead()), false, HashAnswer::NotAsked) {
-                Verdict::Same(_) => true,
-                // The hashes are in the index.
-                Verdict::Ask(Need::Hash) => {
-                    !dst.hashes.is_empty() && (rules.compare == CompareBy::Checksum || src.is_symlink())
-                }
-                _ => false,
-            }
-        };
-        let sides = Sides {
-            job: &self.job,
-            cx: &self.cx,
-            index: self.index.get(),
-            src: self.list_src(),
-            dst: self.dst_options(),
-            about: self.dst_filter(),
-            all: self.job.verb == Verb::Sync,
-            search: presence::options(&self.job, &self.cx.dst),
-            settles: Arc::new(settles),
-        };
-        sides.pairs()
+    /// Keeps the seen places of the source's directories for the next run. `compared`: this run compared all of the
+    /// source, and nothing failed. True if the source was set back to an earlier state.
+    pub async fn keep_paths(&self, compared: bool) -> bool {
+        match &self.paths {
+            // Changes that a person refused aren't made.
+            Some(paths) => paths.end(compared && self.cx.confirm.is_none()).await,
+            None => false,
+        }
     }
 
     /// The index uses of this job. A move deletes its source, so it trusts only the store.
