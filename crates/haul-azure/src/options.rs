@@ -51,7 +51,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec { secret: true, ..basic("client_secret", "Secret of the service principal.") },
     basic(
         "client_certificate_path",
-        "File in PEM with the service principal's certificate and its private key, instead of a secret.",
+        "PEM file with the service principal's certificate and its private key, instead of a secret.",
     ),
     OptionSpec {
         secret: true,
@@ -60,7 +60,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     flag(
         "client_send_certificate_chain",
-        "Show the service the certificates too, for one that is trusted by its issuer.",
+        "Also send the certificate chain, for a certificate that is trusted by its issuer.",
     ),
     OptionSpec {
         name: "service_principal_file",
@@ -71,7 +71,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec { name: "msi_object_id", help: "Object id of the machine's identity, where it has several.", ..BASE },
     OptionSpec { name: "msi_client_id", help: "Client id of the machine's identity, where it has several.", ..BASE },
     OptionSpec { name: "msi_mi_res_id", help: "Resource id of the machine's identity, where it has several.", ..BASE },
-    flag("use_az", "Log in as whoever is logged in with Azure's command line: az must be installed."),
+    flag("use_az", "Use the login of Azure's command line: az must be installed."),
     OptionSpec { advanced: true, ..flag("use_emulator", "Use Azurite on this machine, with its own account and key.") },
     OptionSpec {
         name: "endpoint",
@@ -80,7 +80,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "encoding",
-        help: "Characters of names that are replaced, by rclone's names for them; rclone's own choice is Slash,BackSlash,Del,Ctl,RightPeriod,InvalidUtf8. Raw: names stay as they are. With any other value a container is listed directory by directory.",
+        help: "Characters to replace in names, by rclone's names for them; rclone's own choice is Slash,BackSlash,Del,Ctl,RightPeriod,InvalidUtf8. Raw: names stay as they are. With any other value a container is listed directory by directory.",
         default: "Raw",
         ..BASE
     },
@@ -93,25 +93,25 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "copy_cutoff",
-        help: "A larger blob is copied inside the account in parts, at most 4000Mi. Others are copied by one request.",
+        help: "Copy larger blobs inside the account in parts, at most 4000Mi. Others are copied by one request.",
         default: "256Mi",
         kind: OptionKind::Size,
         ..BASE
     },
     OptionSpec {
         name: "list_chunk",
-        help: "Blobs to ask for in one request of a listing, at most 5000.",
+        help: "Blobs per listing request, at most 5000.",
         default: "5000",
         kind: OptionKind::Int,
         ..BASE
     },
     OptionSpec {
         name: "access_tier",
-        help: "Access tier of what is uploaded. Unset: the account's.",
+        help: "Access tier of uploaded blobs. Unset: the account's.",
         examples: &[
-            ("Hot", "For what is used often"),
-            ("Cool", "For what is kept 30 days or longer"),
-            ("Cold", "For what is kept 90 days or longer"),
+            ("Hot", "For frequently used data"),
+            ("Cool", "For data kept for 30 days or longer"),
+            ("Cold", "For data kept for 90 days or longer"),
             ("Archive", "Must be rehydrated before it can be read"),
         ],
         ..BASE

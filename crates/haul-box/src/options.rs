@@ -60,21 +60,21 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec { name: "root_folder_id", help: "Id of the folder that is the root.", default: "0", ..BASE },
     OptionSpec {
         name: "box_config_file",
-        help: "The file that Box gives for an application with a key of its own (JWT); ~/ begins at home.",
+        help: "File that Box issues for an application with its own key (JWT); ~/ is the home directory.",
         advanced: false,
         ..BASE
     },
-    OptionSpec { name: "config_credentials", help: "The text of such a file.", secret: true, ..BASE },
+    OptionSpec { name: "config_credentials", help: "The contents of such a file.", secret: true, ..BASE },
     OptionSpec {
         name: "access_token",
-        help: "A token to use as it is. Nobody renews it.",
+        help: "A token to use as it is, without renewing it.",
         advanced: false,
         secret: true,
         ..BASE
     },
     OptionSpec {
         name: "box_sub_type",
-        help: "For whom such an application acts.",
+        help: "Whom such an application acts for.",
         default: "user",
         advanced: false,
         examples: &[("user", "A user"), ("enterprise", "A service account")],
@@ -82,42 +82,42 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "box_subject_id",
-        help: "With client_credentials: the id of the enterprise whose service account it is, or of the user for whom the application acts (box_sub_type).",
+        help: "With client_credentials: the id of the enterprise or user that the application acts for (box_sub_type).",
         ..BASE
     },
     OptionSpec {
         name: "upload_cutoff",
-        help: "Larger files go in parts, several at once. From 20M, below which Box takes no parts, to 50Mi, which is the most that it takes at once.",
+        help: "Upload larger files in parts, several at once. From 20M, Box's minimum for parts, to 50Mi, its maximum for one request.",
         default: "50Mi",
         kind: OptionKind::Size,
         ..BASE
     },
     OptionSpec {
         name: "commit_retries",
-        help: "How often Box is asked whether it has put the parts of a file together.",
+        help: "How many times to ask Box whether it has assembled the parts of a file.",
         default: "100",
         kind: OptionKind::Int,
         ..BASE
     },
     OptionSpec {
         name: "list_chunk",
-        help: "Items of each page of a listing, 1000 at most.",
+        help: "Items per page of a listing, at most 1000.",
         default: "1000",
         kind: OptionKind::Int,
         ..BASE
     },
-    OptionSpec { name: "owned_by", help: "List only what belongs to the person with this e-mail address.", ..BASE },
-    OptionSpec { name: "impersonate", help: "Act for the user with this id, where the application may.", ..BASE },
+    OptionSpec { name: "owned_by", help: "List only items owned by the person with this e-mail address.", ..BASE },
+    OptionSpec { name: "impersonate", help: "Act as the user with this id, if the application is allowed to.", ..BASE },
     OptionSpec {
         name: "hard_delete",
-        help: "Delete for good, not to the trash.",
+        help: "Delete permanently instead of moving to the trash.",
         default: "false",
         kind: OptionKind::Bool,
         ..BASE
     },
     OptionSpec {
         name: "encoding",
-        help: "Characters of names that are replaced, as rclone's option of this name says.",
+        help: "Characters to replace in names, as rclone's option of this name says.",
         default: ENCODING,
         ..BASE
     },

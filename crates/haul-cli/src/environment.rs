@@ -7,7 +7,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 /// The variables that haul reads, as `haul help environment` and the reference show them.
 pub const VARIABLES: &[(&str, &str)] = &[
-    ("HAUL_FLAG, RCLONE_FLAG", "A flag: HAUL_MAX_TRANSFER=1G is --max-transfer 1G. HAUL_ counts before RCLONE_"),
+    ("HAUL_FLAG, RCLONE_FLAG", "A flag: HAUL_MAX_TRANSFER=1G is --max-transfer 1G. HAUL_ takes precedence over RCLONE_"),
     ("HAUL_CONFIG", "haul's own config file"),
     ("RCLONE_CONFIG", "rclone's config file, which haul reads too"),
     ("HAUL_CONFIG_PASS, RCLONE_CONFIG_PASS", "Password of an encrypted config file"),
@@ -27,10 +27,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ),
     (
         "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
-        "Proxies, and hosts that need none; in small letters too. --http-proxy counts before them",
+        "Proxies, and hosts that need none; in lower case too. --http-proxy takes precedence",
     ),
-    ("RSYNC_RSH, RSYNC_PARTIAL_DIR, CVSIGNORE", "What they mean to rsync; only for haul rsync"),
-    ("DVC_GLOBAL_CONFIG_DIR, DVC_SYSTEM_CONFIG_DIR", "What they mean to dvc; only for haul dvc"),
+    ("RSYNC_RSH, RSYNC_PARTIAL_DIR, CVSIGNORE", "As in rsync; only for haul rsync"),
+    ("DVC_GLOBAL_CONFIG_DIR, DVC_SYSTEM_CONFIG_DIR", "As in dvc; only for haul dvc"),
     (
         "SLURM_STEP_NUM_TASKS, OMPI_COMM_WORLD_SIZE, PMI_SIZE",
         "Set by launchers of parallel programs: haul dcp refuses to run as several tasks",
@@ -38,11 +38,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("JOURNAL_STREAM", "Set by systemd: the log goes to the journal if standard error does"),
     ("NO_COLOR", "No colours"),
     ("TERM", "dumb means no colours and no live display"),
-    ("SSH_CONNECTION", "The address that haul far listens on, if it is asked to"),
+    ("SSH_CONNECTION", "The address that haul far listens on, if asked to listen"),
     ("HOME", "Home directory: ~/.config/haul, ~/.local/state/haul"),
     ("XDG_CONFIG_HOME", "Where config files are, instead of ~/.config"),
     ("XDG_STATE_HOME", "Where haul keeps its state, in haul/, instead of ~/.local/state"),
-    ("XDG_RUNTIME_DIR", "Where the sockets of ssh log-ins are, instead of a directory of their own"),
+    ("XDG_RUNTIME_DIR", "Directory for the sockets of ssh logins, instead of a private one"),
 ];
 
 /// A variable; an empty one counts as unset.

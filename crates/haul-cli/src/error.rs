@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Exit codes; 0 to 10 mean what they mean in rclone.
 pub mod code {
-    /// Everything that was asked for is done.
+    /// Success: everything was done.
     pub const OK: u8 = 0;
     /// An error that has no code of its own.
     pub const OTHER: u8 = 1;
@@ -35,7 +35,7 @@ pub mod code {
 
     /// All of them, as `haul help exit-codes` and the reference show them.
     pub const MEANINGS: &[(u8, &str)] = &[
-        (OK, "Everything that was asked for is done"),
+        (OK, "Success: everything was done"),
         (OTHER, "An error without a code of its own; differences found by check and status"),
         (USAGE, "The command line is wrong"),
         (DIR_NOT_FOUND, "A directory, bucket or remote path doesn't exist"),

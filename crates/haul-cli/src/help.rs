@@ -46,7 +46,7 @@ pub const GROUPS: [(&str, &[&str]); 6] = [
         "Create and delete",
         &["mkdir", "touch", "rcat", "delete", "deletefile", "purge", "rmdir", "rmdirs", "dedupe", "cleanup", "settier"],
     ),
-    ("Jobs of many machines, and interrupted ones", &["fleet", "jobs", "resume"]),
+    ("Jobs on many machines, and interrupted jobs", &["fleet", "jobs", "resume"]),
     ("Versions of data", &["snapshot", "dvc"]),
     (
         "Set up",

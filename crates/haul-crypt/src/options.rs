@@ -30,13 +30,13 @@ pub const OPTIONS: &[OptionSpec] = &[
             ("obfuscate", "exchange letters: hides names from a glance only"),
             ("off", "keep names, with a suffix"),
         ],
-        ..option("filename_encryption", OptionKind::Text, "standard", "What happens to the names of files.")
+        ..option("filename_encryption", OptionKind::Text, "standard", "How to encrypt the names of files.")
     },
     option(
         "directory_name_encryption",
         OptionKind::Bool,
         "true",
-        "Directories' names are treated like those of files. With false they stay as they are.",
+        "Treat names of directories like those of files. With false they stay as they are.",
     ),
     OptionSpec {
         secret: true,
@@ -53,7 +53,7 @@ pub const OPTIONS: &[OptionSpec] = &[
             "password2",
             OptionKind::Obscured,
             "",
-            "A second password, the salt. Recommended, and another one than the first. Without it rclone's salt is used.",
+            "A second password (salt). Recommended; it should differ from the first. Without it, rclone's salt is used.",
         )
     },
     advanced(OptionSpec {
@@ -68,19 +68,19 @@ pub const OPTIONS: &[OptionSpec] = &[
         "suffix",
         OptionKind::Text,
         ".bin",
-        "What follows a name that isn't encrypted (filename_encryption off); none for nothing.",
+        "Suffix of names that aren't encrypted (filename_encryption off); none for no suffix.",
     )),
     advanced(option(
         "no_data_encryption",
         OptionKind::Bool,
         "false",
-        "Content stays as it is; only names are encrypted.",
+        "Encrypt only names, not content.",
     )),
     advanced(option(
         "strict_names",
         OptionKind::Bool,
         "",
-        "A name that can't be decrypted: true makes its directory an error, false leaves it out with a notice. By default it is an error of its own, and nothing is deleted.",
+        "What to do with a name that can't be decrypted: true makes its directory an error, false leaves the name out with a notice. By default the name is an error, and nothing is deleted.",
     )),
 ];
 

@@ -28,7 +28,7 @@ pub const OPTIONS: &[Entry] = &[
         "input",
         Some("FILE"),
         Here::Works,
-        "copy the names in this file: dwalk's, one a line, or with NUL between them",
+        "copy the files named in this file: dwalk's output, or names separated by newlines or NULs",
     ),
     option(Some('L'), "dereference", None, Here::Works, "copy what symlinks point to"),
     option(Some('P'), "no-dereference", None, Here::Works, "copy symlinks as symlinks (the default)"),
@@ -43,10 +43,10 @@ pub const OPTIONS: &[Entry] = &[
     option(Some('v'), "verbose", None, Here::Works, "show each name"),
     option(Some('q'), "quiet", None, Here::Works, "show errors only"),
     option(Some('h'), "help", None, Here::Works, "show this help"),
-    option(Some('b'), "bufsize", Some("SIZE"), Here::NoEffect, "haul chooses its buffers"),
-    option(Some('k'), "chunksize", Some("SIZE"), Here::NoEffect, "haul chooses how large files are divided"),
-    option(Some('s'), "direct", None, Here::Works, "leave nothing of what passes in the page cache"),
-    option(None, "open-noatime", None, Here::Refused, "leave access times of the source alone"),
+    option(Some('b'), "bufsize", Some("SIZE"), Here::NoEffect, "haul chooses buffer sizes"),
+    option(Some('k'), "chunksize", Some("SIZE"), Here::NoEffect, "haul chooses how to divide large files"),
+    option(Some('s'), "direct", None, Here::Works, "don't leave copied data in the page cache"),
+    option(None, "open-noatime", None, Here::Refused, "don't change access times of the source"),
     option(Some('U'), "uid", Some("UID"), Here::Refused, "work as another user"),
     option(Some('G'), "gid", Some("GID"), Here::Refused, "work as another group"),
     option(None, "daos-api", Some("API"), Here::Refused, "DAOS"),
@@ -387,7 +387,7 @@ fn help() -> String {
     let mut text = String::from(
         "Copy as dcp of mpiFileUtils does, on this node\n\n\
          Usage: haul dcp [OPTION]... SRC... DEST\n\n\
-         SRC goes into DEST where that is a directory, else it becomes DEST; of SRC/ goes what is in it. What is there is copied again.\n",
+         SRC is copied into DEST if that is a directory, otherwise as DEST; SRC/ means its contents. Existing files are copied again.\n",
     );
     for (here, title) in TITLES {
         text.push_str(&format!("\n{title}:\n"));

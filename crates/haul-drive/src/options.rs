@@ -57,7 +57,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     haul_oauth::OPTIONS[4],
     OptionSpec {
         name: "scope",
-        help: "What the log-in may do, with commas between.",
+        help: "What the login may do, separated by commas.",
         default: "drive",
         advanced: false,
         examples: &[
@@ -69,50 +69,50 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         advanced: false,
-        ..text("service_account_file", "File with the key of a service account, as Google gives it out.")
+        ..text("service_account_file", "File with the key of a service account, as issued by Google.")
     },
-    OptionSpec { secret: true, ..text("service_account_credentials", "The same, as text.") },
+    OptionSpec { secret: true, ..text("service_account_credentials", "The contents of such a file.") },
     flag(
         "env_auth",
         "Log in as Google's own tools would here: by GOOGLE_APPLICATION_CREDENTIALS, by what gcloud auth application-default login wrote, else by the machine's service account.",
     ),
-    text("impersonate", "The user for whom the service account acts (domain-wide delegation)."),
-    text("team_drive", "Id of a shared drive, to work in that one."),
+    text("impersonate", "The user that the service account acts for (domain-wide delegation)."),
+    text("team_drive", "Id of the shared drive to use."),
     text("root_folder_id", "Id of the folder that is the root of the remote. Unset: My Drive, or the shared drive."),
-    flag("shared_with_me", "The root holds what others have shared with you."),
+    flag("shared_with_me", "In the root, show items that others have shared with you."),
     OptionSpec { default: "true", ..flag("use_trash", "Deleted files go to the trash instead of being removed.") },
     OptionSpec {
         default: EXPORTS,
         ..text(
             "export_formats",
-            "As what Google's own documents are shown and downloaded: the first of these that Google makes of one. Empty: they are left out.",
+            "Formats for Google's own documents in listings and downloads: the first that Google can export a document to. Empty: they are left out.",
         )
     },
-    text("import_formats", "Not done: nothing that is uploaded becomes a document of Google's."),
+    text("import_formats", "Not supported: uploads are never converted to Google documents."),
     flag("skip_gdocs", "Leave Google's own documents out."),
-    flag("starred_only", "The root holds what has a star."),
-    flag("trashed_only", "Only what is in the trash, in the folders that it was in. Nothing can be written."),
+    flag("starred_only", "In the root, show starred items."),
+    flag("trashed_only", "Show only items in the trash, in their original folders. Read-only."),
     flag("skip_shortcuts", "Leave shortcuts out instead of following them."),
     flag(
         "skip_dangling_shortcuts",
-        "Leave shortcuts out that lead to what there is no more, instead of reporting them as errors.",
+        "Leave out shortcuts to items that no longer exist, instead of reporting them as errors.",
     ),
-    flag("acknowledge_abuse", "Read files too that Google takes for malware or spam."),
-    flag("stop_on_upload_limit", "Stop when Google takes no more uploads today (750 GB a day) instead of trying on."),
-    flag("keep_revision_forever", "New revisions are kept for ever."),
+    flag("acknowledge_abuse", "Also read files that Google considers malware or spam."),
+    flag("stop_on_upload_limit", "Stop at Google's daily upload limit (750 GB) instead of retrying."),
+    flag("keep_revision_forever", "Keep new revisions forever."),
     OptionSpec {
         default: "100ms",
-        ..text("pacer_min_sleep", "Without effect, for command lines of rclone: haul goes as fast as Google lets it.")
+        ..text("pacer_min_sleep", "No effect; accepted for compatibility with rclone: haul goes as fast as Google allows.")
     },
     OptionSpec {
         default: "100",
         kind: OptionKind::Int,
-        ..text("pacer_burst", "Without effect, for command lines of rclone: haul goes as fast as Google lets it.")
+        ..text("pacer_burst", "No effect; accepted for compatibility with rclone: haul goes as fast as Google allows.")
     },
     text("resource_key", "Resource key of root_folder_id, where a link to it has one."),
     OptionSpec {
         name: "list_chunk",
-        help: "Entries of a page of a listing, 100 to 1000.",
+        help: "Items per page of a listing, 100 to 1000.",
         default: "1000",
         kind: OptionKind::Int,
         ..BASE
@@ -131,7 +131,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         kind: OptionKind::Size,
         ..BASE
     },
-    OptionSpec { name: "encoding", help: "Characters of names that are replaced.", default: "InvalidUtf8", ..BASE },
+    OptionSpec { name: "encoding", help: "Characters to replace in names.", default: "InvalidUtf8", ..BASE },
     text("endpoint", "Address of the service, where it isn't https://www.googleapis.com."),
 ];
 

@@ -58,13 +58,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     haul_oauth::OPTIONS[4],
     OptionSpec {
         name: "chunk_size",
-        help: "A larger file goes in parts of this size, several at once: a multiple of 4Mi, 144Mi at most. Empty: haul chooses.",
+        help: "Upload larger files in parts of this size, several at once: a multiple of 4Mi, at most 144Mi. Empty: haul chooses.",
         kind: OptionKind::Size,
         ..BASE
     },
     OptionSpec {
         name: "impersonate",
-        help: "Of a team's application: act for the member with this id (dbmid:…).",
+        help: "For a team's application: act as the member with this id (dbmid:…).",
         ..BASE
     },
     OptionSpec {
@@ -81,26 +81,26 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "batch_mode",
-        help: "Taken for rclone's sake: haul always publishes small files together, and waits for the answer.",
+        help: "Accepted for compatibility with rclone: haul always publishes small files together, and waits for the answer.",
         default: "sync",
         ..BASE
     },
     OptionSpec {
         name: "batch_size",
-        help: "Files that are published together at most; 0 for 1000, which is the service's limit.",
+        help: "Maximum number of files to publish together; 0 means 1000, the service's limit.",
         default: "0",
         kind: OptionKind::Int,
         ..BASE
     },
     OptionSpec {
         name: "batch_timeout",
-        help: "Taken for rclone's sake: haul waits for half a second at most.",
+        help: "Accepted for compatibility with rclone: haul waits at most half a second.",
         kind: OptionKind::Duration,
         ..BASE
     },
     OptionSpec {
         name: "encoding",
-        help: "Characters of names that are replaced, as rclone's option of this name says.",
+        help: "Characters to replace in names, as rclone's option of this name says.",
         default: ENCODING,
         ..BASE
     },

@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, Semaphore};
 /// The kind.
 pub const KIND: StoreKind = StoreKind {
     name: "far",
-    description: "A directory of another machine that has haul too, over any command that leads there",
+    description: "A directory on another machine that has haul, through any command that connects to it",
     options: OPTIONS,
     open,
 };
@@ -31,27 +31,27 @@ pub const KIND: StoreKind = StoreKind {
 /// The option that says where haul is at a host, of every kind of store that looks for it.
 pub const HAUL_PATH: OptionSpec = text(
     "haul_path",
-    "What runs haul there, such as `~/haul` or `sudo haul`. Blank means haul in the PATH, ~/.local/bin or ~/bin.",
+    "Command that runs haul on the host, such as `~/haul` or `sudo haul`. Blank means haul in the PATH, ~/.local/bin or ~/bin.",
     true,
 );
 
 /// The option that puts this program there, likewise.
 pub const INSTALL: OptionSpec = flag(
     "install_far_end",
-    "Put this haul into ~/.cache/haul/far there, unless it is there already, and run that one.",
+    "Install this haul in ~/.cache/haul/far on the host, unless it is there already, and run it.",
     "false",
 );
 
 /// The option that moves content over TCP, likewise.
 pub const TCP: OptionSpec = OptionSpec {
     name: "tcp",
-    help: "Port that haul there may open for as long as the job takes: content then goes by TCP and TLS, and ssh only leads there. Blank \
-           means none.",
+    help: "Port that haul on the host may open during the job: content then goes by TCP and TLS, and ssh only sets up \
+           the connection. Blank means none.",
     default: "",
     kind: OptionKind::Text,
     advanced: true,
     secret: false,
-    examples: &[("auto", "any port that is free there"), ("50000-50100", "one of these"), ("50000", "this one")],
+    examples: &[("auto", "any free port"), ("50000-50100", "one of these"), ("50000", "this one")],
 };
 
 const OPTIONS: &[OptionSpec] = &joined::<28>(
@@ -62,16 +62,16 @@ const OPTIONS: &[OptionSpec] = &joined::<28>(
         TCP,
         text(
             "command",
-            "Command for sh that runs haul far on the other machine and leads there with its standard input and output, such as \
-         \"kubectl exec -i pod -- haul far\", in place of all options above.",
+            "Shell command that runs haul far on the other machine and connects its standard input and output, such as \
+         \"kubectl exec -i pod -- haul far\", instead of all options above.",
             false,
         ),
         text(
             "compress",
-            "When to compress what goes there and comes back: auto (where the link is slow, the default), on, off.",
+            "When to compress data in both directions: auto (if the link is slow, the default), on, off.",
             true,
         ),
-        number("compress_level", "Level of zstd, -7 to 22. Blank means the one that suits the link.", ""),
+        number("compress_level", "Level of zstd, -7 to 22. Blank means one that suits the link.", ""),
     ],
 );
 

@@ -59,17 +59,17 @@ pub const OPTIONS: &[OptionSpec] = &[
         advanced: false,
         ..text("project_number", "Number or id of the project, to list and create buckets.")
     },
-    text("user_project", "The project that pays for requests, of buckets whose readers pay."),
+    text("user_project", "Project to charge for requests to requester-pays buckets."),
     OptionSpec {
         advanced: false,
-        ..text("service_account_file", "File with the key of a service account, as Google gives it out.")
+        ..text("service_account_file", "File with the key of a service account, as issued by Google.")
     },
-    OptionSpec { secret: true, ..text("service_account_credentials", "The same, as text.") },
+    OptionSpec { secret: true, ..text("service_account_credentials", "The contents of such a file.") },
     OptionSpec {
         secret: true,
-        ..text("access_token", "A token that lasts as long as it lasts (gcloud auth print-access-token).")
+        ..text("access_token", "An access token, which is never renewed (gcloud auth print-access-token).")
     },
-    OptionSpec { advanced: false, ..flag("anonymous", "Read public buckets, without a log-in.") },
+    OptionSpec { advanced: false, ..flag("anonymous", "Read public buckets without logging in.") },
     OptionSpec {
         advanced: false,
         ..flag(
@@ -79,7 +79,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "object_acl",
-        help: "Who may read what is written, where buckets don't say it themselves. Unset: as the bucket says.",
+        help: "Who may read uploaded objects, unless the bucket decides it. Unset: the bucket's default.",
         examples: &[
             ("private", "Only the owner"),
             ("publicRead", "Everybody"),
@@ -88,14 +88,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         ],
         ..BASE
     },
-    flag("bucket_policy_only", "Buckets alone say who may read: object_acl isn't sent."),
+    flag("bucket_policy_only", "Only buckets decide who may read: object_acl isn't sent."),
     text("location", "Where new buckets are created: a region such as europe-west4, or EU."),
     text(
         "storage_class",
-        "Storage class of what is written: STANDARD, NEARLINE, COLDLINE, ARCHIVE. Unset: the bucket's.",
+        "Storage class of uploaded objects: STANDARD, NEARLINE, COLDLINE, ARCHIVE. Unset: the bucket's.",
     ),
     flag("no_check_bucket", "Never create a bucket before writing."),
-    flag("directory_markers", "Keep empty directories as empty objects whose names end in /."),
+    flag("directory_markers", "Store empty directories as empty objects whose names end with /."),
     OptionSpec {
         name: "chunk_size",
         help: "Size of the parts of larger uploads, rounded up to a multiple of 256Ki. Smaller files are sent by one request. Parts of less than 5Mi are sent one after the other.",
@@ -107,7 +107,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         default: "Raw",
         ..text(
             "encoding",
-            "Characters of names that are replaced, by rclone's names for them; rclone's own choice is Slash,CrLf,InvalidUtf8,Dot. Raw: names stay as they are. With any other value a bucket is listed directory by directory.",
+            "Characters to replace in names, by rclone's names for them; rclone's own choice is Slash,CrLf,InvalidUtf8,Dot. Raw: names stay as they are. With any other value a bucket is listed directory by directory.",
         )
     },
     text("endpoint", "Address of the service, where it isn't https://storage.googleapis.com."),

@@ -46,20 +46,20 @@ const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "headers",
-        help: "Headers for each request, names and values by turns: \"Cookie\",\"name=value\".",
+        help: "Headers for each request, alternating names and values: \"Cookie\",\"name=value\".",
         secret: true,
         ..BASE
     },
     OptionSpec {
         name: "no_slash",
-        help: "The server's pages show directories without a / at the end: ask about each name what it is.",
+        help: "The server's pages show directories without a trailing slash: look up the type of each name.",
         default: "false",
         kind: OptionKind::Bool,
         ..BASE
     },
     OptionSpec {
         name: "no_head",
-        help: "Don't ask for each file's size and time: take what the page says, where it says it exactly.",
+        help: "Don't request each file's size and time: use those of the page, where they are exact.",
         default: "false",
         kind: OptionKind::Bool,
         ..BASE

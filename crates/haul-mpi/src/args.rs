@@ -12,7 +12,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Copies, compares and deletes over many nodes, on MPI.
+/// Copies, compares and deletes on many nodes, with MPI.
 #[derive(Parser, Debug)]
 #[command(name = "haul-mpi", version, max_term_width = 110, after_help = AFTER)]
 pub struct Typed {
@@ -32,15 +32,15 @@ pub enum Command {
 }
 
 const AFTER: &str = "Start it as any MPI program: srun -n 16 haul-mpi dcp -p SRC DST, or mpirun -n 16 haul-mpi ....\n\
-    To continue a run that was ended, type the same again. Remotes (s3:bucket) need haul fleet instead.\n\
-    Exit codes: 0; 1 after an error, or where a check found differences; 20 when it was stopped by a signal. Those of sync are rsync's.";
+    To continue an interrupted run, run the same command again. Remotes (s3:bucket) need haul fleet instead.\n\
+    Exit codes: 0; 1 after an error, or if check found differences; 20 if stopped by a signal. sync has rsync's exit codes.";
 
 /// A job that is asked for.
 #[derive(Subcommand, Debug)]
 pub enum Asked {
-    /// Copy as dcp does: SRC goes into DEST if that is a directory, else it becomes DEST; of SRC/ goes what is in it. Files that exist there are replaced
+    /// Copy as dcp does: into DEST if that is a directory, otherwise as DEST; SRC/ means its contents. Existing files are replaced
     Dcp(Dcp),
-    /// Make DST equal to SRC as dsync does: what is in SRC goes into DST
+    /// Make DST equal to SRC as dsync does: copy the contents of SRC into DST
     Sync(Sync),
     /// Compare as dcmp does, by content
     Check(Check),
@@ -59,13 +59,13 @@ struct Common {
     /// Show errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Each rank adds what it does to FILE.RANK, as lines of JSON
+    /// Make each rank log its actions to FILE.RANK, as lines of JSON
     #[arg(long, value_name = "FILE")]
     log: Option<String>,
-    /// Take a rank for lost that says nothing for so many seconds: others do its work
+    /// Treat a rank as lost after this many seconds of silence: others do its work
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
-    /// Give a file or directory to other ranks if the file system doesn't answer for so many seconds; the third time it is an error
+    /// Give a file or directory to other ranks if the file system doesn't answer for this many seconds; the third time is an error
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     hang: u64,
 }
@@ -75,10 +75,10 @@ struct Copying {
     /// Extended attributes to keep
     #[arg(short = 'X', long, value_name = "OPT", default_value = "all", value_parser = ["none", "all", "non-lustre", "libattr"])]
     xattrs: String,
-    /// Turn runs of zeros into holes; holes of the source stay holes in any case
+    /// Turn runs of zeros into holes; holes of the source are always kept
     #[arg(short = 'S', long)]
     sparse: bool,
-    /// Leave nothing of what passes in the page cache
+    /// Don't leave copied data in the page cache
     #[arg(short = 's', long, alias = "synchronous")]
     direct: bool,
     /// Copy what symlinks point to
@@ -94,15 +94,15 @@ pub struct Dcp {
     /// Keep permissions, owner, group, times of directories, ACLs and hard links
     #[arg(short, long)]
     preserve: bool,
-    /// Copy only the names in this file: dwalk's, one a line, or with NUL between them. Directories are copied without what is in them
+    /// Copy only the files named in this file: dwalk's output, or names separated by newlines or NULs. Directories are copied without their contents
     #[arg(short, long, value_name = "FILE")]
     input: Option<OsString>,
     #[command(flatten)]
     copying: Copying,
-    /// No effect: buffers are chosen
+    /// No effect: haul-mpi chooses buffer sizes
     #[arg(short = 'b', long, value_name = "SIZE", value_parser = size)]
     bufsize: Option<String>,
-    /// No effect: large files are divided by how much is left
+    /// No effect: haul-mpi chooses how to divide large files
     #[arg(short = 'k', long, value_name = "SIZE", value_parser = size)]
     chunksize: Option<String>,
     #[command(flatten)]
@@ -114,30 +114,30 @@ pub struct Dcp {
 
 #[derive(Args, Debug)]
 pub struct Sync {
-    /// Delete what SRC doesn't have, after all is copied and if nothing went wrong
+    /// Delete files that aren't in SRC, after everything is copied and if there was no error
     #[arg(short = 'D', long)]
     delete: bool,
-    /// Let an empty source empty the destination
+    /// Let an empty source delete everything at the destination
     #[arg(long)]
     allow_empty_source: bool,
     /// Compare files of one size and time byte by byte
     #[arg(short, long)]
     contents: bool,
-    /// Change nothing, show what would be done
+    /// Change nothing; show what would be done
     #[arg(short = 'n', long)]
     dryrun: bool,
-    /// Make files hard links to those of DIR that have the same size, time, owner, permissions and all else that is kept
+    /// Hard-link to files in DIR whose size, time, owner, permissions and other kept attributes are the same
     #[arg(long, value_name = "DIR")]
     link_dest: Option<OsString>,
     #[command(flatten)]
     copying: Copying,
-    /// No effect: each file is done by itself, so that a run that was ended goes on
+    /// No effect: files are finished one by one, so an interrupted run can always continue
     #[arg(short = 'b', long, value_name = "N")]
     batch_files: Option<u64>,
-    /// No effect: buffers are chosen
+    /// No effect: haul-mpi chooses buffer sizes
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bufsize: Option<String>,
-    /// No effect: large files are divided by how much is left
+    /// No effect: haul-mpi chooses how to divide large files
     #[arg(long, value_name = "SIZE", value_parser = size)]
     chunksize: Option<String>,
     #[command(flatten)]
@@ -150,40 +150,40 @@ pub struct Sync {
 
 #[derive(Args, Debug)]
 pub struct Check {
-    /// Compare sizes and times alone
+    /// Compare sizes and times only
     #[arg(short, long)]
     lite: bool,
-    /// No effect: buffers are chosen
+    /// No effect: haul-mpi chooses buffer sizes
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bufsize: Option<String>,
-    /// No effect: large files are divided by how much is left
+    /// No effect: haul-mpi chooses how to divide large files
     #[arg(long, value_name = "SIZE", value_parser = size)]
     chunksize: Option<String>,
     #[command(flatten)]
     common: Common,
-    /// One side
+    /// The first path
     src: OsString,
-    /// The other
+    /// The second path
     dst: OsString,
 }
 
 #[derive(Args, Debug)]
 pub struct Delete {
-    /// Delete nothing, show what would be
+    /// Delete nothing; show what would be deleted
     #[arg(short = 'n', long)]
     dryrun: bool,
-    /// No effect: nothing is asked about files that go
+    /// No effect: files are never looked up before they are deleted
     #[arg(short, long)]
     lite: bool,
-    /// No effect: nothing is asked about files that go
+    /// No effect: files are never looked up before they are deleted
     #[arg(long)]
     stat: bool,
-    /// No effect: files go while the walk goes on in any case
+    /// No effect: files are always deleted during the walk
     #[arg(long)]
     aggressive: bool,
     #[command(flatten)]
     common: Common,
-    /// What is deleted
+    /// Paths to delete
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
 }

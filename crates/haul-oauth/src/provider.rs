@@ -86,7 +86,7 @@ impl Provider {
 
 const TEXT: OptionSpec = OptionSpec {
     name: "client_id",
-    help: "The id of your own application, made with the service. Empty for the one of rclone, which only rclone can renew tokens of.",
+    help: "Client id of your own application, registered with the service. Empty for rclone's, whose tokens only rclone can renew.",
     default: "",
     kind: OptionKind::Text,
     advanced: false,
@@ -97,7 +97,7 @@ const TEXT: OptionSpec = OptionSpec {
 /// The options that all log-ins share; a store puts them first into its own.
 pub const OPTIONS: [OptionSpec; 6] = [
     TEXT,
-    OptionSpec { name: "client_secret", help: "The secret of that application.", secret: true, ..TEXT },
+    OptionSpec { name: "client_secret", help: "Client secret of that application.", secret: true, ..TEXT },
     OptionSpec {
         name: "token",
         help: "The token, as JSON. haul config and haul config reconnect write it.",
@@ -107,13 +107,13 @@ pub const OPTIONS: [OptionSpec; 6] = [
     },
     OptionSpec {
         name: "auth_url",
-        help: "The page of the log-in. Empty for the service's own.",
+        help: "Address of the login page. Empty for the service's own.",
         advanced: true,
         ..TEXT
     },
     OptionSpec {
         name: "token_url",
-        help: "Where tokens come from. Empty for the service's own.",
+        help: "Address that issues tokens. Empty for the service's own.",
         advanced: true,
         ..TEXT
     },

@@ -68,7 +68,7 @@ const OWN: [OptionSpec; 22] = [
         ..text("drive_type", "", "What kind of drive it is.")
     },
     text("root_folder_id", "", "Id of the folder that is the root, instead of the drive's root."),
-    text("access_scopes", SCOPES, "What is asked for at the log-in, with spaces between."),
+    text("access_scopes", SCOPES, "Scopes to request at login, separated by spaces."),
     flag("disable_site_permission", "false", "Don't ask for Sites.Read.All, which some administrators refuse."),
     OptionSpec {
         kind: OptionKind::Size,
@@ -83,34 +83,34 @@ const OWN: [OptionSpec; 22] = [
         ..text(
             "upload_cutoff",
             "off",
-            "Larger files go in chunks. At most chunk_size, which is also what holds when it is off.",
+            "Upload larger files in chunks. At most chunk_size, which is also used when this is off.",
         )
     },
-    OptionSpec { kind: OptionKind::Int, ..text("list_chunk", "1000", "Items of each page of a listing.") },
+    OptionSpec { kind: OptionKind::Int, ..text("list_chunk", "1000", "Items per page of a listing.") },
     flag(
         "delta",
         "true",
-        "List a tree from the drive's root on by pages of all that the drive holds, instead of folder by folder.",
+        "List the drive's root recursively by pages of the whole drive, instead of folder by folder.",
     ),
-    flag("expose_onenote_files", "false", "List OneNote's notebooks as files. They can't be read or written."),
-    flag("no_versions", "false", "Delete the earlier versions of a file that was written."),
-    flag("hard_delete", "false", "Delete for good, not to the recycle bin. Not on personal drives."),
-    flag("av_override", "false", "Read files too that the service takes for a virus."),
+    flag("expose_onenote_files", "false", "List OneNote notebooks as files, which can't be read or written."),
+    flag("no_versions", "false", "Delete the earlier versions of a file after writing it."),
+    flag("hard_delete", "false", "Delete permanently instead of moving to the recycle bin. Not on personal drives."),
+    flag("av_override", "false", "Also read files that the service considers infected."),
     OptionSpec {
         examples: &[("auto", "QuickXorHash"), ("quickxor", ""), ("sha1", ""), ("sha256", ""), ("none", "")],
         ..text("hash_type", "auto", "The hash by which files are compared.")
     },
     OptionSpec {
         examples: &[("anonymous", "Anybody"), ("organization", "Members of the organization")],
-        ..text("link_scope", "anonymous", "Whom links are for.")
+        ..text("link_scope", "anonymous", "Who can open links.")
     },
     OptionSpec {
         examples: &[("view", ""), ("edit", ""), ("embed", "")],
-        ..text("link_type", "view", "What links are good for.")
+        ..text("link_type", "view", "What links allow.")
     },
     OptionSpec { secret: true, ..text("link_password", "", "A password for links. Personal drives only.") },
-    text("encoding", ENCODING, "Characters that are replaced in names, by rclone's names for them."),
-    text("description", "", "What the remote is for."),
+    text("encoding", ENCODING, "Characters to replace in names, by rclone's names for them."),
+    text("description", "", "Description of the remote."),
 ];
 
 /// Every option, in the order in which an interactive set-up asks.

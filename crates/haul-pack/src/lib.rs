@@ -53,7 +53,7 @@ pub const KIND: StoreKind = StoreKind {
         },
         OptionSpec {
             name: "small",
-            help: "Files up to this size are packed, larger ones are stored each by itself. At most 16Mi.",
+            help: "Pack files up to this size; larger ones are stored separately. At most 16Mi.",
             default: "1Mi",
             kind: OptionKind::Size,
             advanced: true,
@@ -62,7 +62,7 @@ pub const KIND: StoreKind = StoreKind {
         },
         OptionSpec {
             name: "size",
-            help: "A pack is sent when it has grown to this size. At most 1Gi.",
+            help: "Send a pack when it has reached this size. At most 1Gi.",
             default: "30Mi",
             kind: OptionKind::Size,
             advanced: true,
@@ -71,8 +71,8 @@ pub const KIND: StoreKind = StoreKind {
         },
         OptionSpec {
             name: "rebuild",
-            help: "Read packs whose index is lost or damaged without it, for rescuing what is in them. Files that were \
-                   deleted or changed since may come back as they were.",
+            help: "Read packs without their index if it is lost or damaged, to rescue their files. Files that were \
+                   deleted or changed since then may reappear as they were.",
             default: "false",
             kind: OptionKind::Bool,
             advanced: true,

@@ -11,7 +11,7 @@ use tokio::{
 
 /// SFTP, or better.
 pub const SFTP: StoreKind = StoreKind {
-    description: "Any host that your ssh reaches: haul at the other end where it is, else SFTP",
+    description: "Any host that your ssh reaches: by haul on that host if installed, else by SFTP",
     options: OPTIONS,
     open,
     ..haul_sftp::KIND
@@ -23,7 +23,7 @@ pub const FAR: StoreKind = StoreKind { open: open_far, ..haul_far::KIND };
 const OWN: [OptionSpec; 4] = [
     OptionSpec {
         name: "protocol",
-        help: "How to talk to the host: far (haul there), sftp, or auto: haul where it answers, else SFTP.",
+        help: "How to talk to the host: far (haul on the host), sftp, or auto: haul if it answers, else SFTP.",
         default: "auto",
         kind: OptionKind::Text,
         advanced: true,
@@ -36,8 +36,8 @@ const OWN: [OptionSpec; 4] = [
     },
     haul_far::HAUL_PATH,
     OptionSpec {
-        help: "Put this haul into ~/.cache/haul/far there, unless it is there already, and run that one. Where nobody says, haul asks a \
-               person at a terminal; with false it never asks.",
+        help: "Install this haul in ~/.cache/haul/far on the host, unless it is there already, and run it. If unset, \
+               haul asks on a terminal; with false it never asks.",
         ..haul_far::INSTALL
     },
     haul_far::TCP,

@@ -90,40 +90,40 @@ pub const OPTIONS: &[OptionSpec] = &[
             ("bucket-owner-read", "The bucket's owner may read"),
             ("bucket-owner-full-control", "The bucket's owner may do everything"),
         ],
-        ..basic("acl", "Canned ACL of what is written. Empty sends none.")
+        ..basic("acl", "Canned ACL of uploaded objects. Empty sends none.")
     },
     OptionSpec {
         examples: &[("AES256", "Keys managed by S3"), ("aws:kms", "Keys managed by KMS")],
         ..basic("server_side_encryption", "Encryption at rest to ask for.")
     },
     basic("sse_kms_key_id", "Id or ARN of the KMS key for server_side_encryption = aws:kms."),
-    basic("storage_class", "Storage class of what is written, such as STANDARD_IA. Empty means the bucket's default."),
+    basic("storage_class", "Storage class of uploaded objects, such as STANDARD_IA. Empty means the bucket's default."),
     OptionSpec {
         examples: &[
             ("GOVERNANCE", "Accounts with a permission of their own may remove the lock"),
             ("COMPLIANCE", "Nobody may, before its time is over"),
         ],
-        ..text("object_lock_mode", "Lock what is written in this mode, until object_lock_retain_until_date.")
+        ..text("object_lock_mode", "Lock uploaded objects in this mode, until object_lock_retain_until_date.")
     },
-    text("object_lock_retain_until_date", "Until when locks hold: 2027-01-31T00:00:00Z, or how long from now: 365d."),
+    text("object_lock_retain_until_date", "When locks end: 2027-01-31T00:00:00Z, or how long from now: 365d."),
     OptionSpec {
-        examples: &[("ON", "Locked until somebody takes the hold away"), ("OFF", "Not held")],
-        ..text("object_lock_legal_hold_status", "Put a legal hold on what is written.")
+        examples: &[("ON", "Locked until the hold is removed"), ("OFF", "Not held")],
+        ..text("object_lock_legal_hold_status", "Put a legal hold on uploaded objects.")
     },
     flag(
         "bypass_governance_retention",
         "false",
-        "Delete in spite of locks in the mode GOVERNANCE, where the account may.",
+        "Delete despite locks in GOVERNANCE mode, if the account is allowed to.",
     ),
-    flag("bucket_object_lock_enabled", "false", "Buckets that are created can lock what is in them."),
+    flag("bucket_object_lock_enabled", "false", "Enable object lock in buckets that are created."),
     text("bucket_acl", "Canned ACL of buckets that are created. Empty means that of `acl`."),
     secret("session_token", "Session token of temporary credentials."),
     text("profile", "Profile in the AWS files that env_auth reads. Empty means AWS_PROFILE or `default`."),
-    text("shared_credentials_file", "Credentials file that env_auth reads. Empty means AWS's own place."),
+    text("shared_credentials_file", "Credentials file that env_auth reads. Empty means AWS's default."),
     text("role_arn", "ARN of a role to assume with the credentials given (STS AssumeRole)."),
     text("role_external_id", "External id that the role's account asks for, with role_arn."),
     text("role_session_name", "Name of the session in that account's logs, with role_arn. Empty means haul."),
-    text("sse_customer_algorithm", "Algorithm (AES256) of encryption with a key of yours (SSE-C)."),
+    text("sse_customer_algorithm", "Algorithm (AES256) for encryption with your own key (SSE-C)."),
     secret("sse_customer_key", "The SSE-C key, 32 bytes as text."),
     secret("sse_customer_key_base64", "The SSE-C key in base64, instead of sse_customer_key."),
     secret("sse_customer_key_md5", "MD5 of the SSE-C key in base64. Empty: it is computed."),
@@ -139,32 +139,32 @@ pub const OPTIONS: &[OptionSpec] = &[
         "0",
         "Parts of one upload, or of one copy inside the service, in flight at once. 0: as many as the service takes.",
     ),
-    int("max_upload_parts", "10000", "Most parts of one upload."),
-    int("list_chunk", "1000", "Keys to ask for in one listing request."),
+    int("max_upload_parts", "10000", "Maximum number of parts of one upload."),
+    int("list_chunk", "1000", "Keys per listing request."),
     int("list_version", "2", "1: ListObjects; 2: ListObjectsV2."),
     flag("list_url_encode", "", "Ask for percent-encoded keys in listings. Unset: as the provider needs."),
     flag("no_check_bucket", "false", "Never create a bucket, nor look for it, before writing."),
-    flag("no_head", "false", "Accepted for rclone's sake: uploads are never followed by a HEAD."),
+    flag("no_head", "false", "Accepted for compatibility with rclone: uploads are never followed by a HEAD."),
     flag("no_head_object", "false", "Look up single keys by LIST instead of HEAD; their stored mtime is then unknown."),
-    flag("directory_markers", "false", "Keep empty directories as empty keys that end in /."),
+    flag("directory_markers", "false", "Store empty directories as empty keys that end with /."),
     flag("disable_checksum", "false", "Don't keep the MD5 of uploads in parts as metadata, where the source knows it."),
     flag("versions", "false", "Show old versions too, under names such as file-v2026-11-24-102030-123.txt."),
     text(
         "version_at",
-        "Show what there was at this time: 2026-11-24, 2026-11-24T10:20:30Z, or so long ago: 36h, 7d. Read-only.",
+        "Show the state at this time: 2026-11-24, 2026-11-24T10:20:30Z, or this long ago: 36h, 7d. Read-only.",
     ),
-    flag("version_deleted", "false", "With versions: show the markers of deletions too, as files without content."),
+    flag("version_deleted", "false", "With versions: show delete markers too, as files without content."),
     OptionSpec {
         default: "Raw",
         ..text(
             "encoding",
-            "Characters of names that are replaced, by rclone's names for them; rclone's own choice is Slash,InvalidUtf8,Dot. Raw: names stay as they are. With any other value a bucket is listed directory by directory.",
+            "Characters to replace in names, by rclone's names for them; rclone's own choice is Slash,InvalidUtf8,Dot. Raw: names stay as they are. With any other value a bucket is listed directory by directory.",
         )
     },
     flag(
         "use_presigned_request",
         "false",
-        "Accepted for rclone's sake: a single PUT carries its signature in a header.",
+        "Accepted for compatibility with rclone: a single PUT carries its signature in a header.",
     ),
     flag(
         "use_unsigned_payload",

@@ -43,7 +43,7 @@ pub struct How {
     pub now: Mtime,
     /// So long passes between the mark and the first deletion at least; `None` leaves it to the kind of store.
     pub settle: Option<Duration>,
-    /// Delete although DVC seems to keep content at this remote too.
+    /// Delete even if DVC seems to keep content on this remote too.
     pub despite_dvc: bool,
     /// Take all marks that are there at the beginning for those of dead processes.
     pub ignore_marks: bool,

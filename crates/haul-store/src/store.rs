@@ -231,7 +231,7 @@ pub struct PartLimits {
     pub min: u64,
     /// Largest part, in bytes.
     pub max: u64,
-    /// Most parts of one upload.
+    /// Maximum number of parts of one upload.
     pub count: u64,
     /// Preferred part size, in bytes.
     pub preferred: u64,

@@ -14,7 +14,7 @@ pub enum Here {
 
 /// Headings for the support of options.
 pub const TITLES: [(Here, &str); 3] =
-    [(Here::Works, "Options"), (Here::NoEffect, "Taken without effect"), (Here::Refused, "Not supported: an error")];
+    [(Here::Works, "Options"), (Here::NoEffect, "Accepted without effect"), (Here::Refused, "Not supported (error)")];
 
 /// One option.
 #[derive(Clone, Copy, Debug)]

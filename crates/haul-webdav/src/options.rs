@@ -25,7 +25,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "vendor",
-        help: "What the server is: it decides how times and checksums are kept.",
+        help: "Type of the server, which decides how times and checksums are kept.",
         default: "other",
         examples: &[
             ("nextcloud", "Nextcloud"),
@@ -54,8 +54,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "nextcloud_chunk_size",
-        help: "Nextcloud: a larger file goes in chunks of this size, several at once, and is resumed after an interruption. Decrease \
-               it if a proxy refuses larger requests. 0: files go as a whole.",
+        help: "Nextcloud: upload larger files in chunks of this size, several at once, and resume them after an \
+               interruption. Decrease it if a proxy refuses larger requests. 0: upload files whole.",
         default: "10Mi",
         kind: OptionKind::Size,
         advanced: true,
@@ -63,14 +63,14 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         name: "encoding",
-        help: "Characters of names that are replaced, by rclone's names for them, such as Slash,Colon,Question,InvalidUtf8. Raw: names stay as they are.",
+        help: "Characters to replace in names, by rclone's names for them, such as Slash,Colon,Question,InvalidUtf8. Raw: names stay as they are.",
         default: "Raw",
         advanced: true,
         ..BASE
     },
     OptionSpec {
         name: "headers",
-        help: "Headers for each request, names and values by turns: \"Cookie\",\"name=value\".",
+        help: "Headers for each request, alternating names and values: \"Cookie\",\"name=value\".",
         advanced: true,
         secret: true,
         ..BASE

@@ -16,10 +16,10 @@ pub struct Args {
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Whole numbers of bytes
+    /// Show exact numbers of bytes
     #[arg(long)]
     full: bool,
 }

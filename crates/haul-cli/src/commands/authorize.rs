@@ -12,13 +12,13 @@ use haul_oauth::{decode, encode, setup};
 /// Log in to a service here, for a machine without a browser
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The type of the remote: gcs
+    /// Type of the remote, such as gcs
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// What haul config or rclone config printed; or a client id and its secret
+    /// The word that haul config or rclone config printed; or a client id and its secret
     #[arg(value_name = "WORD", num_args = 0..=2)]
     words: Vec<String>,
-    /// Don't open a browser, only say what to open
+    /// Don't open a browser; print the address to open
     #[arg(long)]
     auth_no_open_browser: bool,
 }

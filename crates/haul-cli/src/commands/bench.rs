@@ -35,32 +35,32 @@ use std::{
 /// Arguments of `bench`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Remote or local path; a directory of its own is made in it and removed at the end
+    /// Remote or local path; the benchmark creates a directory in it and removes it at the end
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// Measure copies from the first path to this one; both are local or mounted directories, of one file system or two
+    /// Measure copies from the first path to this one; both are local or mounted directories, on one file system or two
     #[arg(value_name = "DST_DIR")]
     dst: Option<OsString>,
-    /// Send and read at most this much in all; between directories, make and copy [default: 1G; 4G between directories]
+    /// Send and read at most this much in total; between directories, create and copy [default: 1G; 4G between directories]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_bytes: Option<Size>,
-    /// Measure for at most this long; the removal comes after that
+    /// Measure for at most this long; files are removed after that
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "5m")]
     max_time: Span,
     /// Try at most this many transfers at once
     #[arg(long, value_name = "N", default_value = "64")]
     max_concurrency: NonZero<usize>,
-    /// Sizes of the files, with commas between; from 16M on they go in parts, but not between directories [default: 100 kB,
+    /// File sizes, separated by commas; files of 16M or more are sent in parts, but not between directories [default: 100 kB,
     /// 1 MB and a large one; 10 kB and 4 MiB between directories]
     #[arg(long, value_name = "SIZE,...", value_parser = sizes)]
     sizes: Option<Sizes>,
     /// Don't ask before spending bytes and requests
     #[arg(long, short = 'y')]
     yes: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write a page with plots here (HTML, needs nothing else)
+    /// Write a self-contained HTML page with plots to this file
     #[arg(long, value_name = "FILE", value_parser = flags::values::path)]
     report: Option<PathBuf>,
 }

@@ -19,16 +19,16 @@ pub struct Args {
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// Only the first N bytes
+    /// Print only the first N bytes
     #[arg(long, value_name = "N", default_value_t = 0)]
     head: u64,
-    /// Only the last N bytes
+    /// Print only the last N bytes
     #[arg(long, value_name = "N", default_value_t = 0)]
     tail: u64,
-    /// Start at byte N, from the end when negative
+    /// Start at byte N, counted from the end if negative
     #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
     offset: i64,
-    /// Only N bytes
+    /// Print only N bytes
     #[arg(long, value_name = "N", default_value_t = -1, allow_hyphen_values = true)]
     count: i64,
     /// Read, but print nothing

@@ -27,10 +27,10 @@ use std::sync::Arc;
 pub struct Args {
     #[command(flatten)]
     ends: Ends,
-    /// Take SOURCE for a file of hashes of this kind, such as md5, and check DEST against it
+    /// Read SOURCE as a file of hashes of this type, such as md5, and check DEST against it
     #[arg(long, short = 'C', value_name = "HASH", conflicts_with = "events")]
     checkfile: Option<String>,
-    /// Compare the content by reading both sides, not by hashes
+    /// Compare the content by reading both sides instead of comparing hashes
     #[arg(long)]
     download: bool,
     /// Ignore files that exist only at the destination

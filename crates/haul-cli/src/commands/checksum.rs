@@ -13,16 +13,16 @@ use std::ffi::OsString;
 /// Arguments of `checksum`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hash, such as sha256
+    /// Type of hash, such as sha256
     #[arg(value_name = "HASH")]
     hash: String,
-    /// The file of hashes, as sha256sum writes it; a remote's path can be one too
+    /// File of hashes, as written by sha256sum; it may be on a remote
     #[arg(value_name = "SUMFILE")]
     file: OsString,
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// Read the files and hash them, rather than ask the store
+    /// Read the files and hash them instead of asking the store
     #[arg(long)]
     download: bool,
     /// Ignore files that aren't in the file of hashes

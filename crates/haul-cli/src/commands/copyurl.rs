@@ -24,19 +24,19 @@ use std::{collections::BTreeMap, ffi::OsString, fs::File, io::Read as _, sync::A
 /// What is copied where.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Address; with --urls, a CSV file with an address and perhaps a path on each line
+    /// Address; with --urls, a CSV file with an address and an optional path on each line
     #[arg(value_name = "URL")]
     url: OsString,
-    /// Where the file goes; a directory with --auto-filename or --urls; - is standard output
+    /// Destination file; a directory with --auto-filename or --urls; - is standard output
     #[arg(value_name = "DEST:PATH")]
     dest: Option<OsString>,
-    /// Name the file as the address does, after all redirections
+    /// Take the file name from the address, after all redirections
     #[arg(long, short = 'a')]
     auto_filename: bool,
-    /// With --auto-filename: name it as the server does, by Content-Disposition
+    /// With --auto-filename, take the name from the server's Content-Disposition header
     #[arg(long)]
     header_filename: bool,
-    /// Print the name that --auto-filename gave
+    /// Print the name chosen by --auto-filename
     #[arg(long, short = 'p')]
     print_filename: bool,
     /// Never replace a file
@@ -45,7 +45,7 @@ pub struct Args {
     /// Write to standard output
     #[arg(long)]
     stdout: bool,
-    /// URL is a CSV file of addresses; what has no path in it gets its name from the address
+    /// Treat URL as a CSV file of addresses; an entry without a path is named after its address
     #[arg(long)]
     urls: bool,
 }

@@ -15,7 +15,7 @@ pub struct Args {
     /// The encrypted remote
     #[arg(value_name = "REMOTE:")]
     remote: OsString,
-    /// Names, with the directories above them
+    /// Names, with their parent directories
     #[arg(value_name = "NAME", required = true)]
     names: Vec<OsString>,
     /// Encrypt names instead

@@ -22,12 +22,12 @@ use std::{
     io::{IsTerminal as _, stdin},
 };
 
-/// Find files of one name or one content, and keep one of each
+/// Find files with the same name or content, and keep one of each
 ///
-/// Google Drive lets several files in a directory have one name. First, directories of one name are merged. Then, of files of one name,
-/// those with the same hash are deleted but for one, and MODE says what becomes of the rest. With --by-hash it looks for files of
-/// the same content under any names, on any store that has hashes, or whose host computes them; on disks it reads files of one size. Empty files don't count, nor do
-/// further names of a file. --dry-run shows what would be done.
+/// On Google Drive, several files in a directory can have the same name. First, merges directories with the same name. Then, among
+/// files with the same name, deletes all but one of those with the same hash; MODE says what to do with the others. With --by-hash,
+/// finds files with the same content under any names, on any store that has hashes or whose host computes them; on disks it reads
+/// files of the same size. Empty files don't count, nor do further hard links to a file. --dry-run shows what would be done.
 ///
 /// Example: haul dedupe --dry-run rename drive:photos
 ///
@@ -36,13 +36,13 @@ use std::{
 /// Example: haul dedupe --by-hash list minio:backup
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// MODE, which may be left out, then the directory
+    /// An optional MODE, then the directory
     #[arg(value_name = "MODE|REMOTE:PATH", num_args = 1..=2, required = true)]
     paths: Vec<OsString>,
-    /// What becomes of duplicates
+    /// What to do with duplicates
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Interactive)]
     dedupe_mode: Mode,
-    /// Find files of the same content, whatever their names
+    /// Find files with the same content, whatever their names
     #[arg(long)]
     by_hash: bool,
 }

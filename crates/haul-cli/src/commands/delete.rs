@@ -19,13 +19,13 @@ const WAITS: Duration = Duration::from_secs(2);
 
 /// Delete the files in a path
 ///
-/// Keeps to the filter and leaves directories. To delete a path with all that is in it, use purge.
+/// Deletes files that pass the filter, and keeps directories. To delete a path and everything in it, use purge.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// Then delete directories that are empty, but not the path itself
+    /// Also delete directories that are then empty, but not the path itself
     #[arg(long)]
     rmdirs: bool,
 }

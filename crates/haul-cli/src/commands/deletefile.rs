@@ -11,7 +11,7 @@ use std::ffi::OsString;
 
 /// Delete one file
 ///
-/// Doesn't look at the filter, and never deletes a directory.
+/// Ignores the filter, and never deletes a directory.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The file

@@ -17,13 +17,13 @@ use std::{
 /// What it lets the other end do.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Allow only this directory and what is in it
+    /// Allow only this directory and its contents
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Refuse every change
     #[arg(long)]
     read_only: bool,
-    /// Open a port if the other end asks for content by TCP, also with --root or --read-only
+    /// Open a port if the other end asks for content by TCP, even with --root or --read-only
     #[arg(long)]
     listen: bool,
 }

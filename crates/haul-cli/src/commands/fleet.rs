@@ -55,28 +55,28 @@ pub struct Args {
 enum What {
     /// Create a job, for any number of workers
     ///
-    /// Takes the flags of copy and sync, and the filter. It cuts SOURCE into shards, and transfers nothing. Passwords and keys never
-    /// go into the job: workers read them from their own configuration.
+    /// Accepts the flags of copy and sync, and the filter. Divides SOURCE into shards, and transfers nothing. Passwords and keys
+    /// are never stored in the job: workers read them from their own configuration.
     ///
     /// Example: haul fleet create /lustre/run42 s3:archive/run42 --at s3:jobs/run42
     Create(CreateArgs),
-    /// Work at a job until nothing is left
+    /// Work on a job until nothing is left
     ///
-    /// Any number of workers, on any machines, at any time. A worker that dies is replaced by the others: its lease ends when it has
-    /// given no sign of life for the time that --lease says. SIGTERM gives the lease back. Exits with 0 when nothing is left, 130
-    /// when it was stopped, 6 when the job was cancelled, 2, 3, 4 or 7 when starting it again can't help.
+    /// Start any number of workers, on any machines, at any time. If a worker dies, the others take over: its lease ends after the
+    /// time given by --lease without a sign of life. On SIGTERM a worker returns its lease. Exits with 0 when nothing is left, 130
+    /// if stopped, 6 if the job was cancelled, 2, 3, 4 or 7 if starting it again can't help.
     ///
     /// Example: haul fleet work s3:jobs/run42
     Work(WorkArgs),
-    /// Show how far a job is, until it ends
+    /// Show the progress of a job until it ends
     Watch(WatchArgs),
-    /// Show what came of a job
+    /// Show the results of a job
     ///
-    /// Exits with 0 when all is done, 1 after errors, 5 while something is left, 6 when the job was cancelled.
+    /// Exits with 0 when everything is done, 1 after errors, 5 while work is left, 6 if the job was cancelled.
     Report(ReportArgs),
     /// Cancel a job: its workers stop
     ///
-    /// What is transferred stays. haul purge removes the job's directory.
+    /// Transferred files stay. haul purge removes the job's directory.
     Cancel(CancelArgs),
 }
 
@@ -91,13 +91,14 @@ struct CreateArgs {
     /// Delete extra files at DEST, as sync does
     #[arg(long)]
     sync: bool,
-    /// Split files from this size on into ranges that any worker takes (0: never)
+    /// Split files of this size or larger into ranges, which any worker can transfer (0: never)
     ///
-    /// Where the destination takes parts of one file from several workers: S3 and its kind, Google Cloud Storage, Azure Blob, disks. Other
-    /// files, and those copied inside a service or between disks, are one worker's each.
+    /// Applies where the destination accepts parts of one file from several workers: S3 and compatible services, Google Cloud
+    /// Storage, Azure Blob, disks. Other files, and files copied inside a service or between disks, are each transferred by one
+    /// worker.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
     split_files_from: Size,
-    /// How many shards to begin with; workers split them further
+    /// Initial number of shards; workers split them further
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     shards: u32,
     /// Also create empty directories of the source
@@ -112,16 +113,16 @@ struct CreateArgs {
 struct WorkArgs {
     #[command(flatten)]
     job: JobArg,
-    /// After this long without a sign of life a worker is taken for dead; the same for all workers
+    /// Treat a worker as dead after this long without a sign of life; must be the same for all workers
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = span)]
     lease: Span,
-    /// How long transfers that are running may take to end after SIGTERM
+    /// How long running transfers may take to finish after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = span)]
     grace: Span,
-    /// How many shards to work at at once
+    /// Number of shards to work on at once
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     at_once: u16,
-    /// Which worker this is, from 0 on, of how many: only for a job on a store without conditional writes
+    /// Index of this worker, from 0, and number of workers: only for a job on a store without conditional writes
     #[arg(long, value_name = "I/N", value_parser = number)]
     worker: Option<(usize, usize)>,
 }
@@ -134,7 +135,7 @@ struct WatchArgs {
     /// Time between two lines
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
     every: Span,
-    /// After this long without a sign of life a worker is shown as silent: what its own --lease says, or longer
+    /// Show a worker as silent after this long without a sign of life; not shorter than the workers' --lease
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = span)]
     lease: Span,
 }
@@ -144,7 +145,7 @@ struct WatchArgs {
 struct ReportArgs {
     #[command(flatten)]
     job: JobArg,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -29,7 +29,7 @@ const BLOCK: usize = 1 << 20;
 /// Without a path hashes standard input; without a hash lists those that there are.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The hash
+    /// Type of hash
     #[arg(value_name = "HASH")]
     hash: Option<String>,
     /// Remote or local path; - for standard input
@@ -43,13 +43,13 @@ pub struct Args {
 /// How to print hashes.
 #[derive(clap::Args, Debug)]
 pub struct How {
-    /// In base64
+    /// Print hashes in base64
     #[arg(long)]
     base64: bool,
     /// Check the files against this file of hashes instead
     #[arg(long, short = 'C', value_name = "FILE")]
     checkfile: Option<OsString>,
-    /// Read the files and hash them, rather than ask the store
+    /// Read the files and hash them instead of asking the store
     #[arg(long)]
     download: bool,
     /// Print to this file

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// On what.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A command or a flag's name; or flags, and a word to look for in them; or environment; or exit-codes
+    /// A command or a flag; or flags and a word to search for; or environment; or exit-codes
     #[arg(value_name = "COMMAND")]
     topic: Vec<String>,
 }

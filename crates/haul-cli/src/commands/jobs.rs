@@ -26,11 +26,11 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Remove what unfinished jobs left at their destinations, and forget the jobs
+    /// Remove what unfinished jobs left at their destinations, and forget these jobs
     ///
     /// Aborts the uploads that the jobs began, and deletes their hidden partial files; files that arrived stay.
     Clean {
-        /// Ids, or beginnings of ids [default: all jobs]
+        /// Ids of jobs, or prefixes of ids [default: all jobs]
         #[arg(value_name = "JOB")]
         jobs: Vec<String>,
     },

@@ -21,10 +21,10 @@ pub struct Args {
     /// The file
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// How long it is to last [default: as long as the store allows, at most 1w]
+    /// How long the link is valid [default: as long as the store allows, at most 1w]
     #[arg(long, value_name = "DURATION", value_parser = span)]
     expire: Option<Span>,
-    /// Take the link back
+    /// Revoke the link
     #[arg(long)]
     unlink: bool,
 }

@@ -16,10 +16,10 @@ pub struct Args {
     /// Show types and descriptions too
     #[arg(long)]
     long: bool,
-    /// As lines of JSON
+    /// Print lines of JSON
     #[arg(long)]
     json: bool,
-    /// Only remotes of which name, type, source or description match this pattern
+    /// Only remotes whose name, type, source or description matches this pattern
     filter: Option<String>,
     /// Only remotes whose name matches this pattern
     #[arg(long, value_name = "PATTERN")]
@@ -36,7 +36,7 @@ pub struct Args {
     /// Patterns must match the whole text
     #[arg(long)]
     exact: bool,
-    /// Order by name, type, source, description; =descending turns a field round
+    /// Order by name, type, source, description; =descending reverses a field
     #[arg(long, value_name = "FIELD,…")]
     order_by: Option<String>,
 }

@@ -20,7 +20,7 @@ use std::{
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Lists of names")]
 pub struct Lists {
-    /// Write every file with a sign to this file: = same, - missing on the source, + missing on the destination, * differs, ! error
+    /// Write a line for each file to this file, with a sign: = same, - missing on the source, + missing on the destination, * differs, ! error
     #[arg(long, value_name = "FILE")]
     combined: Option<PathBuf>,
     /// Write the names of files that differ to this file
@@ -45,7 +45,7 @@ pub struct Lists {
 pub struct JobLists {
     #[command(flatten)]
     lists: Lists,
-    /// Write the names of all files that are at the destination afterwards to this file
+    /// Write the names of all files at the destination after the run to this file
     #[arg(long, value_name = "FILE")]
     dest_after: Option<PathBuf>,
 }

@@ -30,35 +30,35 @@ pub struct Args {
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// What to show of each entry
+    /// Fields to show for each entry
     #[arg(long, short = 'F', default_value = "p")]
     format: String,
     /// Separator between fields
     #[arg(long, short = 's', default_value = ";", allow_hyphen_values = true)]
     separator: String,
-    /// As comma-separated values
+    /// Print comma-separated values
     #[arg(long)]
     csv: bool,
     /// End names of directories with a slash
     #[arg(long, short = 'd', num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value = "true", action = clap::ArgAction::Set, hide_possible_values = true)]
     dir_slash: bool,
-    /// Only files
+    /// List files only
     #[arg(long)]
     files_only: bool,
-    /// Only directories
+    /// List directories only
     #[arg(long)]
     dirs_only: bool,
     /// Recurse into directories
     #[arg(long, short = 'R')]
     recursive: bool,
-    /// A leading / before paths
+    /// Start paths with a slash
     #[arg(long)]
     absolute: bool,
-    /// The hash that h shows
+    /// Type of hash that h shows
     #[arg(long, value_name = "HASH", default_value = "md5", value_parser = |s: &str| s.parse::<Algo>())]
     hash: Algo,
-    /// Layout of times, as Go writes the time 2006-01-02 15:04:05, or a name such as RFC3339, unix, unixnano, max
+    /// Layout of times, written as in Go (2006-01-02 15:04:05), or a name such as RFC3339, unix, unixnano, max
     #[arg(long, short = 't', default_value = "")]
     time_format: String,
 }

@@ -31,31 +31,31 @@ pub struct Args {
     /// Recurse into directories
     #[arg(long, short = 'R')]
     recursive: bool,
-    /// With hashes
+    /// Include hashes
     #[arg(long)]
     hash: bool,
-    /// With this hash only (may repeat)
+    /// Include only this type of hash (may repeat)
     #[arg(long, value_name = "HASH", value_parser = |s: &str| s.parse::<Algo>())]
     hash_type: Vec<Algo>,
-    /// Without modification times
+    /// Omit modification times
     #[arg(long)]
     no_modtime: bool,
-    /// Without media types
+    /// Omit media types
     #[arg(long)]
     no_mimetype: bool,
-    /// With encrypted names
+    /// Include encrypted names
     #[arg(long)]
     encrypted: bool,
-    /// With ids of the store beneath
+    /// Include ids of the underlying store
     #[arg(long)]
     original: bool,
-    /// Only files
+    /// List files only
     #[arg(long)]
     files_only: bool,
-    /// Only directories
+    /// List directories only
     #[arg(long)]
     dirs_only: bool,
-    /// Only the entry that the path names
+    /// Show only the entry at the path itself
     #[arg(long)]
     stat: bool,
 }

@@ -18,8 +18,8 @@ use std::ffi::OsString;
 
 /// List the files in a path with their sizes and modification times
 ///
-/// Recurses; --max-depth 1 shows the top level only. On a store whose listings don't give the stored time each file is
-/// asked for it; --use-server-modtime saves that.
+/// Recurses; --max-depth 1 shows the top level only. If the store's listings don't include the stored time, haul requests it for
+/// each file; --use-server-modtime avoids that.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Remote or local path

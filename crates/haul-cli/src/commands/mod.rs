@@ -74,17 +74,17 @@ use anyhow::Result;
 pub enum Command {
     /// Show total, used and free space
     ///
-    /// For a local path, that of the file system that holds it. S3 has no quota, so there it is an error: see size.
+    /// For a local path, shows the space of its file system. S3 has no quota, so the command fails there: use size.
     About(about::Args),
     Authorize(authorize::Args),
     /// Measure the speed of a remote, or between two directories, and suggest settings
     ///
-    /// Sends files of several sizes, made in memory, at 1, 2, 4, … transfers at once, reads them back, compares every
-    /// byte, and removes them. It asks before it spends anything; --max-bytes and --max-time bound it. Shows speed-up
-    /// and efficiency, the point where more at once stops helping, and what limits it there. Ctrl-C removes what it sent.
+    /// Sends files of several sizes, made in memory, with 1, 2, 4, … concurrent transfers, reads them back, compares every byte,
+    /// and removes them. Asks before it spends anything; --max-bytes and --max-time limit it. Shows speed-up and efficiency, the
+    /// point where more transfers stop helping, and what limits them there. Ctrl-C removes the files it sent.
     ///
-    /// With two directories it makes files in one and copies them to the other, at 1, 2, 4, … at once, and says how many
-    /// the file system takes and how many ranks of haul-mpi that makes.
+    /// With two directories, creates files in one and copies them to the other, 1, 2, 4, … at once. Shows how many copies at once
+    /// the file system takes, and how many ranks of haul-mpi that means.
     ///
     /// Example: haul bench minio:backup
     ///
@@ -96,24 +96,24 @@ pub enum Command {
     Bench(bench::Args),
     /// Print the content of files
     ///
-    /// All files of a path, one after another, through the filter. Exits with 3 if the path doesn't exist, as rclone does.
+    /// Prints all files of a path that pass the filter, one after another. Exits with 3 if the path doesn't exist, as rclone does.
     Cat(cat::Args),
     /// Compare source and destination; change nothing
     ///
-    /// Compares size and hash; --size-only size alone, --download the content. Exits with 1 if there is a difference.
-    /// With --checkfile, SOURCE is a file of hashes, and this is haul checksum.
+    /// Compares sizes and hashes; with --size-only only sizes, with --download the content. Exits with 1 if there is a difference.
+    /// With --checkfile, SOURCE is a file of hashes, as in haul checksum.
     ///
     /// Example: haul check ~/photos minio:backup/photos --combined -
     Check(check::Args),
-    /// Check files against a file of hashes, such as sha256sum writes
+    /// Check files against a file of hashes, as written by sha256sum
     ///
-    /// Exits with 1 if a file differs, is missing, or has no hash there (--one-way ignores those).
+    /// Exits with 1 if a file differs, is missing, or has no hash in SUMFILE (--one-way ignores files without one).
     ///
     /// Example: haul checksum sha256 SHA256SUMS minio:backup/photos
     Checksum(checksum::Args),
-    /// Compare files with their copies on an encrypted remote, without downloading those
+    /// Compare files with their copies on an encrypted remote, without downloading the copies
     ///
-    /// Reads the source, encrypts it as the copy was encrypted, and compares with the hash that the other store has.
+    /// Reads the source, encrypts it as the copy was encrypted, and compares the hash with the one that the other store reports.
     ///
     /// Example: haul cryptcheck ~/papers secret:papers
     Cryptcheck(cryptcheck::Args),
@@ -123,8 +123,8 @@ pub enum Command {
     Cryptdecode(cryptdecode::Args),
     /// Remove unfinished uploads that are older than a day
     ///
-    /// On S3 the parts of unfinished uploads are stored, and paid for, until they are removed. On a local path it
-    /// removes the hidden files that a killed run left. --dry-run shows them.
+    /// On S3, the parts of unfinished uploads are stored, and cost money, until they are removed. On a local path, removes the
+    /// hidden files that a killed run left. --dry-run shows what would be removed.
     Cleanup(cleanup::Args),
     /// Print a shell's completion script
     Completion(completion::Args),
@@ -132,21 +132,21 @@ pub enum Command {
     Config(config::Args),
     /// Copy new and changed files; never delete
     ///
-    /// The content of SOURCE goes into DEST, as with rsync and a slash at the end. A SOURCE that is one file goes
+    /// Copies the contents of SOURCE into DEST, as rsync does for a source with a trailing slash. If SOURCE is a file, it is copied
     /// into DEST under its own name.
     ///
     /// Example: haul copy -P ~/photos minio:backup/photos
     Copy(copy::Args),
     /// Copy one file to a new name
     ///
-    /// If SOURCE is a directory, this is copy.
+    /// If SOURCE is a directory, this is the same as copy.
     ///
     /// Example: haul copyto report.pdf minio:docs/2026/final.pdf
     Copyto(copyto::Args),
     /// Copy the file at a URL
     ///
-    /// Takes any http:// or https:// URL, with its query. A large file comes in parts, several at once, where the server can send parts. What the
-    /// destination has under the name is replaced, unless --no-clobber says otherwise.
+    /// Accepts any http:// or https:// URL, including a query. Downloads several parts of a large file at once if the server can
+    /// send parts. Replaces an existing file unless --no-clobber is given.
     ///
     /// Example: haul copyurl -P https://example.com/data/set.tar minio:data/set.tar
     ///
@@ -155,7 +155,7 @@ pub enum Command {
     Copyurl(copyurl::Args),
     /// Copy as dcp of mpiFileUtils does, on this node
     ///
-    /// Takes dcp's own options, and cp's rule: into DEST where that is a directory, else as DEST.
+    /// Uses dcp's own options and cp's rule: copies into DEST if that is a directory, otherwise as DEST.
     ///
     /// Example: haul dcp -p /scratch/run42 /project/run42
     #[command(disable_help_flag = true)]
@@ -163,11 +163,11 @@ pub enum Command {
     Dedupe(dedupe::Args),
     /// Delete the files in a path
     ///
-    /// Keeps to the filter and leaves directories. To delete a path with all that is in it, use purge.
+    /// Deletes files that pass the filter, and keeps directories. To delete a path and everything in it, use purge.
     Delete(delete::Args),
     /// Delete one file
     ///
-    /// Doesn't look at the filter, and never deletes a directory.
+    /// Ignores the filter, and never deletes a directory.
     Deletefile(deletefile::Args),
     /// Work in a DVC repository: status, add, push, pull, fetch, checkout, gc
     ///
@@ -179,14 +179,14 @@ pub enum Command {
     Dvc(dvc::Args),
     /// Serve a directory to a haul on another machine
     ///
-    /// The other haul starts it, through ssh or any command that leads here, and speaks to it on standard input and output.
-    /// With --root it can stand behind command= in ~/.ssh/authorized_keys.
+    /// The other haul starts it through ssh or any other command that reaches this machine, and talks to it on standard input and
+    /// output. With --root it can be the command= of a key in ~/.ssh/authorized_keys.
     ///
     /// Example: haul copy ~/photos ":far,command='ssh nas haul far':photos"
     Far(far::Args),
-    /// Run one job by many workers, on any number of machines
+    /// Run one job with many workers, on any number of machines
     ///
-    /// The job is a directory in a store that all workers see. Any scheduler that starts copies of one command can start them.
+    /// The job is a directory in a store that all workers see. Any scheduler that can run copies of one command can start workers.
     /// docs/clusters.md has scripts for Slurm, Kubernetes, Ray, Dask and a list of hosts.
     ///
     /// Example: haul fleet create s3:old/data gcs:new/data --sync --at s3:jobs/move-1
@@ -200,18 +200,18 @@ pub enum Command {
     Generate(generate::Args),
     /// Print hashes of files
     ///
-    /// Lines of hash, two spaces, name, as md5sum prints them. Without HASH it lists the names of hashes.
+    /// Prints a hash, two spaces and a name on each line, as md5sum does. Without HASH, lists the supported types.
     Hashsum(hashsum::Args),
     /// Show help on commands and flags
     Help(help::Args),
     /// List interrupted jobs, and clean up after them
     ///
-    /// Jobs that were killed or stopped while transferring large files. To continue one, run the same command again, or haul
+    /// Lists jobs that were killed or stopped while transferring large files. To continue one, run the same command again, or haul
     /// resume.
     Jobs(jobs::Args),
     /// Print a public link to a file
     ///
-    /// On S3 a signed link that lasts at most a week.
+    /// On S3, prints a signed link that is valid for at most a week.
     Link(link::Args),
     /// List the configured remotes
     Listremotes(listremotes::Args),
@@ -221,7 +221,7 @@ pub enum Command {
     Ls(ls::Args),
     /// List directories or buckets
     ///
-    /// The buckets of a remote, or the directories of a path; --max-depth or -R goes deeper.
+    /// Lists the buckets of a remote, or the directories of a path; --max-depth or -R goes deeper.
     Lsd(lsd::Args),
     /// List a path for scripts
     ///
@@ -234,8 +234,8 @@ pub enum Command {
     Lsjson(lsjson::Args),
     /// List files with their sizes and times
     ///
-    /// Recurses; --max-depth 1 shows the top level only. On a store whose listings don't give the stored time each
-    /// file is asked for it; --use-server-modtime saves that.
+    /// Recurses; --max-depth 1 shows the top level only. If the store's listings don't include the stored time, haul requests it
+    /// for each file; --use-server-modtime avoids that.
     Lsl(lsl::Args),
     /// Print MD5 hashes of files
     Md5sum(md5sum::Args),
@@ -250,27 +250,27 @@ pub enum Command {
     Moveto(moveto::Args),
     /// Browse the sizes of directories on the terminal
     ///
-    /// Shows what takes how much space while the scan goes on; ? shows the keys. Deletes only after a question that y answers.
+    /// Shows sizes while the scan is running; press ? for a list of keys. Deletes only after you confirm with y.
     ///
     /// Example: haul ncdu minio:backup
     #[cfg(feature = "ncdu")]
     Ncdu(ncdu::Args),
     /// Obscure a password for the config file
     Obscure(obscure::Args),
-    /// Delete a path and all that is in it
+    /// Delete a path and everything in it
     ///
-    /// Doesn't look at the filter, so it refuses to run with one: see delete for that.
+    /// Ignores filters, so it refuses to run with one: use delete for that.
     Purge(purge::Args),
     /// Write standard input to a file
     ///
-    /// Can't be resumed when it is cut short: a pipe can't be read twice.
+    /// An interrupted write can't be resumed, because a pipe can't be read twice.
     ///
     /// Example: tar c project | haul rcat minio:backup/project.tar
     Rcat(rcat::Args),
     /// Resume an interrupted job
     ///
-    /// Runs the command that haul jobs shows, in the directory in which it was started. Transferred files, and transferred
-    /// parts of large files, aren't transferred again.
+    /// Runs the command that haul jobs shows, in the directory where it was started. Files and parts of large files that were
+    /// already transferred aren't sent again.
     Resume(resume::Args),
     /// Delete an empty directory or bucket
     Rmdir(rmdir::Args),
@@ -278,21 +278,21 @@ pub enum Command {
     Rmdirs(rmdirs::Args),
     /// Copy and synchronise with rsync's options and rules
     ///
-    /// Takes rsync's own options, its rule of the slash at the end, its filter rules and exit codes.
+    /// Uses rsync's own options, trailing-slash rule, filter rules and exit codes.
     ///
     /// Example: haul rsync -a --delete ~/photos/ /mnt/backup/photos/
     #[command(disable_help_flag = true)]
     Rsync(rsync::Args),
     /// Write the script that runs a command as a Slurm job
     ///
-    /// Prints it. The job has one task on each node, gets SIGTERM two minutes before its time limit, and is queued again if the
-    /// command can continue. With several nodes, dcp becomes haul-mpi dcp, and fleet work one worker a node.
+    /// Prints the script. The job runs one task on each node, gets SIGTERM two minutes before its time limit, and is queued again
+    /// if the command can continue. With several nodes, dcp becomes haul-mpi dcp, and fleet work runs one worker per node.
     ///
     /// Example: haul sbatch --nodes 4 dcp -p /scratch/run42 /project/run42 > job.sh
     Sbatch(sbatch::Args),
     /// Change the storage class of files
     ///
-    /// Of the file at REMOTE:PATH, or of the files in it that the filter selects. Files in an archive class can't be read until they
+    /// Changes the file at REMOTE:PATH, or the files in it that pass the filter. Files in an archive class can't be read until they
     /// are restored.
     ///
     /// Example: haul settier STANDARD_IA s3:bucket/2020 --min-age 90d
@@ -311,8 +311,8 @@ pub enum Command {
     Snapshot(snapshot::Args),
     /// Show what a copy or sync would do; change nothing
     ///
-    /// Lists files that are new, changed (and why) and, with --sync, extra at DEST. Takes the flags of copy and sync. Exits with
-    /// 0 if there is nothing to do, 1 if there are differences, another code after errors.
+    /// Lists new files, changed files and why they changed and, with --sync, extra files at DEST. Accepts the flags of copy and
+    /// sync. Exits with 0 if there is nothing to do, 1 if there are differences, another code after errors.
     ///
     /// Example: haul status ~/photos minio:backup/photos
     ///
@@ -320,14 +320,14 @@ pub enum Command {
     Status(status::Args),
     /// Make the destination equal to the source; delete extra files
     ///
-    /// Try it with --dry-run first. It deletes after the last transfer, and deletes nothing after any error or if the
+    /// Try it with --dry-run first. Deletes extra files after the last transfer, and deletes nothing after an error or if the
     /// source is empty.
     ///
     /// Example: haul sync --dry-run ~/photos minio:backup/photos
     Sync(sync::Args),
-    /// Set times of files, or create an empty one
+    /// Set times of files, or create an empty file
     ///
-    /// On a directory it sets the times of the files in it, and with --recursive of those below it too.
+    /// For a directory, sets the times of the files in it; with --recursive, also of files in subdirectories.
     Touch(touch::Args),
     /// Show a path as a tree
     Tree(tree::Args),

@@ -22,9 +22,9 @@ use std::{
     sync::Arc,
 };
 
-/// Delete a path and all that is in it
+/// Delete a path and everything in it
 ///
-/// Doesn't look at the filter, so it refuses to run with one: see delete for that.
+/// Ignores filters, so it refuses to run with one: use delete for that.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Remote or local path

@@ -27,7 +27,7 @@ pub struct Args {
     /// The file to write
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// How many bytes will come, if it is known; the write fails if it was wrong
+    /// Number of bytes to expect, if known; the write fails if it is wrong
     #[arg(long, value_name = "BYTES", default_value_t = -1, allow_hyphen_values = true)]
     size: i64,
 }

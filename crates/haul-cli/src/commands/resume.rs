@@ -18,7 +18,7 @@ use std::{
 /// Resume an interrupted job
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Its id, or how it begins: haul jobs lists them
+    /// Id of the job, or a prefix of it: haul jobs lists the ids
     #[arg(value_name = "JOB")]
     job: String,
 }

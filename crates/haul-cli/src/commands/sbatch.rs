@@ -16,7 +16,7 @@ pub struct Args {
     /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
-    /// Cores of each node; haul uses all of them by itself
+    /// Cores of each node; haul uses all of them
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     cores: u32,
     /// Time limit, as Slurm reads it: 12:00:00, 2-00:00:00
@@ -25,13 +25,13 @@ pub struct Args {
     /// Partition of the cluster
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
-    /// Account that pays
+    /// Account to charge
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
     /// Memory of each node, as Slurm reads it: 8G
     #[arg(long, alias = "mem", value_name = "SIZE", default_value = "8G", value_parser = slurm_memory)]
     memory: String,
-    /// A command of haul's and its arguments, without the word haul; or haul-mpi, its command and arguments
+    /// A haul command and its arguments, without the word haul; or haul-mpi, its command and arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true, required = true, num_args = 1..)]
     words: Vec<OsString>,
 }

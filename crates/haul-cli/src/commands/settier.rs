@@ -15,10 +15,10 @@ use std::ffi::OsString;
 /// Which class, of which files.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The class, as the service calls it: STANDARD_IA, GLACIER; Hot, Cool, Archive
+    /// Storage class, as the service calls it: STANDARD_IA, GLACIER; Hot, Cool, Archive
     #[arg(value_name = "TIER")]
     tier: String,
-    /// A file, or a path whose files all get it, as far as the filter selects them
+    /// A file, or a directory: all files in it that pass the filter are changed
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
 }

@@ -18,7 +18,7 @@ pub struct Args {
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

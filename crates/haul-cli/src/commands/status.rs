@@ -36,10 +36,10 @@ pub struct Args {
     /// Show what a sync would do: list extra files at DEST too, which a sync deletes
     #[arg(long)]
     sync: bool,
-    /// As JSON lines: one object for each file that differs, then one with the counts
+    /// Print JSON lines: one object for each file that differs, then one with the counts
     #[arg(long)]
     json: bool,
-    /// Write every file with a sign here (- is standard output): = same, + to be copied, * to be changed, - to be deleted, ! error
+    /// Write a line for each file to this file (- is standard output), with a sign: = same, + to be copied, * to be changed, - to be deleted, ! error
     #[arg(long, value_name = "FILE")]
     combined: Option<PathBuf>,
 }

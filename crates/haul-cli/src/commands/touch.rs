@@ -21,22 +21,22 @@ use std::{
 
 /// Set the modification time of files, or create an empty one
 ///
-/// On a directory it sets the times of the files in it, and with --recursive of those below it too.
+/// For a directory, sets the times of the files in it; with --recursive, also of files in subdirectories.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// Don't create the file if it isn't there
+    /// Don't create the file if it doesn't exist
     #[arg(long, short = 'C')]
     no_create: bool,
-    /// This time instead of now: YYMMDD, YYYY-MM-DDTHH:MM:SS, or that with a fraction of a second; in UTC
+    /// Set this time instead of now: YYMMDD, YYYY-MM-DDTHH:MM:SS, or that with a fraction of a second; in UTC
     #[arg(long, short = 't', value_name = "TIME")]
     timestamp: Option<String>,
-    /// The time given is in local time
+    /// Read --timestamp as local time
     #[arg(long)]
     localtime: bool,
-    /// All files below a directory; creates nothing
+    /// Touch all files below a directory; create nothing
     #[arg(long, short = 'R')]
     recursive: bool,
 }

@@ -24,40 +24,40 @@ pub struct Args {
     /// Remote or local path
     #[arg(value_name = "REMOTE:PATH")]
     path: OsString,
-    /// Names that start with a dot too
+    /// Include names that start with a dot
     #[arg(long, short = 'a')]
     all: bool,
-    /// Only directories
+    /// List directories only
     #[arg(long, short = 'd')]
     dirs_only: bool,
-    /// Directories before files
+    /// List directories before files
     #[arg(long)]
     dirsfirst: bool,
-    /// The whole path of each entry
+    /// Print the full path of each entry
     #[arg(long)]
     full_path: bool,
     /// Recurse at most this many levels
     #[arg(long, value_name = "N", default_value_t = 0)]
     level: usize,
-    /// With modification times
+    /// Show modification times
     #[arg(long, short = 'D')]
     modtime: bool,
-    /// Without lines
+    /// Don't draw lines
     #[arg(long)]
     noindent: bool,
-    /// Without the counts at the end
+    /// Omit the counts at the end
     #[arg(long)]
     noreport: bool,
     /// Write to this file
     #[arg(long, short = 'o', value_name = "FILE")]
     output: Option<PathBuf>,
-    /// With permissions
+    /// Show permissions
     #[arg(long, short = 'p')]
     protections: bool,
-    /// Names in quotes
+    /// Put names in quotes
     #[arg(long, short = 'Q')]
     quote: bool,
-    /// With sizes
+    /// Show sizes
     #[arg(long, short = 's')]
     size: bool,
     /// Sort by name, version, size, mtime or ctime
@@ -72,10 +72,10 @@ pub struct Args {
     /// Reverse the order
     #[arg(long, short = 'r')]
     sort_reverse: bool,
-    /// In the order in which the store lists
+    /// Keep the order of the store's listing
     #[arg(long, short = 'U')]
     unsorted: bool,
-    /// Sort names with numbers in them by those
+    /// Sort names that contain numbers by those numbers
     #[arg(long)]
     version: bool,
 }

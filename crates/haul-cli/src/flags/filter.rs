@@ -46,7 +46,7 @@ pub struct FilterFlags {
     /// Read rules from this file; - is standard input (may repeat)
     #[arg(long, value_name = "FILE")]
     pub filter_from: Vec<String>,
-    /// Only part K of N parts of all files, chosen by a hash of their names: 1/4; @/N is one by chance
+    /// Only part K of N parts of all files, chosen by a hash of their names: 1/4; @/N picks one at random
     #[arg(long, value_name = "K/N", value_parser = part)]
     pub hash_filter: Option<Partition>,
     /// Match patterns case-insensitively
@@ -91,7 +91,7 @@ pub struct FilterFlags {
     /// Only files of at least this size
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub min_size: Option<Size>,
-    /// Leave out what is mounted below the source or the destination on disk
+    /// Skip file systems that are mounted below the source or the destination
     #[arg(long, short = 'x')]
     pub one_file_system: bool,
 }

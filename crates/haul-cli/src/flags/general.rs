@@ -18,7 +18,7 @@ pub struct GeneralFlags {
     /// Use this config file only
     #[arg(long, value_name = "FILE")]
     pub config: Option<std::ffi::OsString>,
-    /// Time to show for what has none: a date, or how long ago [default: 2000-01-01T00:00:00Z]
+    /// Time to show for entries without one: a date, or how long ago [default: 2000-01-01T00:00:00Z]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub default_time: Option<Mtime>,
     /// Change nothing; show what would be done
@@ -27,7 +27,7 @@ pub struct GeneralFlags {
     /// Exit with 9 when nothing was transferred
     #[arg(long)]
     pub error_on_no_transfer: bool,
-    /// Sizes as 1.5Mi instead of bytes
+    /// Show sizes as 1.5Mi instead of bytes
     #[arg(long)]
     pub human_readable: bool,
     /// Use what earlier runs remembered: hashes of unchanged files, and what is at the destination

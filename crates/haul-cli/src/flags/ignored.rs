@@ -13,7 +13,7 @@ pub struct IgnoredFlags {
     /// haul uses HTTP/1.1, with one connection for each stream
     #[arg(long)]
     pub disable_http2: bool,
-    /// haul sends no request that waits for leave to send its content
+    /// haul never waits for the server's consent before it sends content
     #[arg(long, value_name = "DURATION")]
     pub expect_continue_timeout: Option<String>,
     /// haul runs one command and ends: nothing expires
@@ -28,16 +28,16 @@ pub struct IgnoredFlags {
     /// haul doesn't hold listings in memory to sort them
     #[arg(long, value_name = "N")]
     pub list_cutoff: Option<String>,
-    /// haul copies by reflink where that can be, which no other file notices
+    /// haul uses reflinks where possible, which doesn't affect other files
     #[arg(long)]
     pub local_no_clone: bool,
     /// haul reserves space only where that costs little
     #[arg(long)]
     pub local_no_preallocate: bool,
-    /// haul leaves holes only where the source has some, or where it is asked to
+    /// haul makes holes only where the source has some, or where it is asked to
     #[arg(long)]
     pub local_no_sparse: bool,
-    /// haul bounds its queues by itself
+    /// haul limits its queues automatically
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_backlog: Option<String>,
     /// See --max-memory
@@ -55,13 +55,13 @@ pub struct IgnoredFlags {
     /// haul compares names as they are, byte by byte
     #[arg(long)]
     pub no_unicode_normalization: bool,
-    /// haul sends what it can't know the size of in parts
+    /// haul uploads data of unknown size in parts
     #[arg(long, value_name = "SIZE")]
     pub streaming_upload_cutoff: Option<String>,
     /// haul makes no temporary files outside of the destination
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Option<std::ffi::OsString>,
-    /// haul manages its memory by itself
+    /// haul manages its memory automatically
     #[arg(long)]
     pub use_mmap: bool,
 }

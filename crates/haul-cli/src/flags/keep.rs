@@ -9,15 +9,15 @@ use haul_fs::owners::chown;
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Attributes, between file systems")]
 pub struct KeepFlags {
-    /// Keep permissions, owner, group, symlinks, devices, FIFOs and sockets, empty directories
+    /// Keep permissions, owner, group, symlinks, devices, FIFOs, sockets and empty directories
     ///
     /// Same as rsync's -a (-rlptgoD). As in rsync, --acls, --xattrs and --hard-links are separate flags.
     #[arg(long, short = 'a')]
     pub archive: bool,
-    /// Keep permissions, set-id and sticky bits included
+    /// Keep permissions, including set-id and sticky bits
     #[arg(long, short = 'p')]
     pub perms: bool,
-    /// Keep whether a file may be executed, where --perms is off
+    /// Keep whether files are executable, when --perms is off
     #[arg(long)]
     pub executability: bool,
     /// Keep the owner (root only)
@@ -29,10 +29,10 @@ pub struct KeepFlags {
     /// Keep access times
     #[arg(long)]
     pub atimes: bool,
-    /// Keep extended attributes, file capabilities included
+    /// Keep extended attributes, including file capabilities
     #[arg(long, short = 'X')]
     pub xattrs: bool,
-    /// Keep ACLs, POSIX and NFSv4, and permissions with them
+    /// Keep ACLs (POSIX and NFSv4) and permissions
     #[arg(long, short = 'A')]
     pub acls: bool,
     /// Keep hard links
@@ -50,7 +50,7 @@ pub struct KeepFlags {
     /// Set owner, group or both, by name or number: USER:GROUP, USER, :GROUP
     #[arg(long, value_name = "USER:GROUP")]
     pub chown: Option<String>,
-    /// Keep owners and groups by number, not by name (between file systems that is the same)
+    /// Keep owners and groups by number, not by name (always the case between file systems)
     #[arg(long)]
     pub numeric_ids: bool,
 }

@@ -38,7 +38,7 @@ pub struct LogFlags {
     /// Rotate the log file at this size, in whole MiB; old files get a time stamp
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub log_file_max_size: Option<Size>,
-    /// Parts of a line, of date, time, microseconds, UTC, shortfile, longfile, pid, nolevel, json [default: date,time]
+    /// Parts of each line: any of date, time, microseconds, UTC, shortfile, longfile, pid, nolevel, json [default: date,time]
     #[arg(long, value_name = "PARTS", value_parser = Format::parse)]
     pub log_format: Option<Format>,
     /// Lowest level to log [default: NOTICE]
@@ -53,22 +53,22 @@ pub struct LogFlags {
     /// Show errors only
     #[arg(long, short = 'q')]
     pub quiet: bool,
-    /// Time between statistics without a live display; 0 for none
+    /// Time between statistics when there is no live display; 0 for none
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub stats: Option<Span>,
-    /// Longest name in the live display; 0 for no limit
+    /// Maximum length of names in the live display; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 45)]
     pub stats_file_name_length: usize,
     /// Level of the statistics in the log [default: INFO; with --stats or --dry-run NOTICE]
     #[arg(long, value_name = "LEVEL", ignore_case = true)]
     pub stats_log_level: Option<LogLevel>,
-    /// Statistics on one line
+    /// Print statistics on one line
     #[arg(long)]
     pub stats_one_line: bool,
-    /// Statistics on one line that begins with date and time
+    /// Print statistics on one line that begins with date and time
     #[arg(long)]
     pub stats_one_line_date: bool,
-    /// The same, in this layout of date and time, written as Go does: "2006-01-02 15:04:05 "
+    /// Statistics on one line with date and time in this layout, written as in Go: "2006-01-02 15:04:05 "
     #[arg(long, value_name = "LAYOUT")]
     pub stats_one_line_date_format: Option<String>,
     /// Unit of speeds

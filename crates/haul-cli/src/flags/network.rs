@@ -21,13 +21,13 @@ pub struct NetworkFlags {
     /// Limit the bandwidth of each single file, as --bwlimit does for all together
     #[arg(long, value_name = "LIMIT", value_parser = Timetable::parse)]
     pub bwlimit_file: Option<Timetable>,
-    /// Connect from this address of this machine
+    /// Use this local address for connections
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
     /// Also trust these certificate authorities (PEM file; may repeat)
     #[arg(long, value_name = "FILE", value_parser = path)]
     pub ca_cert: Vec<PathBuf>,
-    /// Show this certificate (PEM file) to servers that ask for one
+    /// Present this certificate (PEM file) to servers that ask for one
     #[arg(long, value_name = "FILE", value_parser = path)]
     pub client_cert: Option<PathBuf>,
     /// The key of --client-cert (PEM file); by default in the same file
@@ -45,7 +45,7 @@ pub struct NetworkFlags {
     /// Mark packets for routers that give priorities: LE, CS0 to CS7, AF11 to AF43, EF, BE, or a number up to 63
     #[arg(long, value_name = "CLASS", value_parser = dscp)]
     pub dscp: Option<u8>,
-    /// Log requests and answers, without secrets; as -v, it shows transfers too
+    /// Log requests and responses, without secrets; also logs transfers, like -v
     #[arg(long, value_name = "WHAT")]
     pub dump: Option<Dump>,
     /// List the whole destination, even where looking up single files is cheaper
@@ -54,10 +54,10 @@ pub struct NetworkFlags {
     /// Add a header to every request: "Name: value" (may repeat)
     #[arg(long, value_name = "HEADER", value_parser = header)]
     pub header: Vec<Header>,
-    /// Add a header to requests that carry content down (may repeat)
+    /// Add a header to requests that download content (may repeat)
     #[arg(long, value_name = "HEADER", value_parser = header)]
     pub header_download: Vec<Header>,
-    /// Add a header to requests that carry content up (may repeat)
+    /// Add a header to requests that upload content (may repeat)
     #[arg(long, value_name = "HEADER", value_parser = header)]
     pub header_upload: Vec<Header>,
     /// Connect through this proxy, whatever HTTPS_PROXY and the like say: http://HOST:PORT, https:// or socks5://
@@ -81,7 +81,7 @@ pub struct NetworkFlags {
     /// The User-Agent header
     #[arg(long, value_name = "TEXT")]
     pub user_agent: Option<String>,
-    /// Maximum connections to one host; 0 leaves it to haul
+    /// Maximum connections to one host; 0 lets haul choose
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_connections: usize,
 }

@@ -35,10 +35,10 @@ pub struct CopyFlags {
     /// Drop copied data from the page cache, so that a large copy doesn't evict other programs' data
     #[arg(long)]
     pub drop_cache: bool,
-    /// Update existing files only; create none at the destination
+    /// Update existing files only; create no files at the destination
     #[arg(long)]
     pub existing: bool,
-    /// When written data is flushed to the device
+    /// When to flush written data to the device
     #[arg(long, value_name = "WHEN", default_value = "none")]
     pub fsync: FsyncWhen,
     /// Don't compare checksums after a transfer
@@ -56,7 +56,7 @@ pub struct CopyFlags {
     /// Transfer everything, whatever the comparison says
     #[arg(long, short = 'I')]
     pub ignore_times: bool,
-    /// A file that exists and differs is an error, never overwritten
+    /// Never overwrite an existing file that differs; report an error instead
     #[arg(long)]
     pub immutable: bool,
     /// Write to the final name instead of a hidden file that is renamed at the end
@@ -65,13 +65,13 @@ pub struct CopyFlags {
     /// Start no new transfer after this time
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub max_duration: Option<Span>,
-    /// Memory that transfers may hold [default: an eighth of the machine's or the job's, at most 1Gi]
+    /// Maximum memory for transfers [default: an eighth of the machine's or the job's, at most 1Gi]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_memory: Option<Size>,
     /// Stop after transferring this much
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_transfer: Option<Size>,
-    /// Times this close are equal [default: the coarser precision of the two sides]
+    /// Treat times this close as equal [default: the coarser precision of the two sides]
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub modify_window: Option<Span>,
     /// Size of the parts of large files [default: the store's choice]
@@ -83,7 +83,7 @@ pub struct CopyFlags {
     /// Concurrent parts of one file [default: found automatically]
     #[arg(long, value_name = "N")]
     pub multi_thread_streams: Option<usize>,
-    /// Change names on the way: prefix=X, suffix=X, regex=PATTERN/NEW, lowercase, all,nfc … (may repeat; see the manual)
+    /// Change names during the transfer: prefix=X, suffix=X, regex=PATTERN/NEW, lowercase, all,nfc … (may repeat; see the manual)
     #[arg(long, value_name = "HOW")]
     pub name_transform: Vec<String>,
     /// Don't check the destination: copy everything
@@ -128,7 +128,7 @@ pub struct CopyFlags {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Sync")]
 pub struct SyncFlags {
-    /// Let an empty source empty the destination
+    /// Let an empty source delete everything at the destination
     #[arg(long)]
     pub allow_empty_source: bool,
     /// Move replaced and deleted files into this path, on the same remote as the destination
@@ -216,7 +216,7 @@ pub struct PaceFlags {
     /// How many times to try a failing file; the rest of the run isn't repeated
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub retries: u32,
-    /// Wait between these tries
+    /// Wait between attempts at a failing file
     #[arg(long, value_name = "DURATION", value_parser = span, default_value = "0s")]
     pub retries_sleep: Span,
     /// How many times to try a failing request [default: 10; 3 for a server that has never answered]

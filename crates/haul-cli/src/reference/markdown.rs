@@ -37,7 +37,7 @@ pub fn page(tree: &Command) -> String {
         }
     }
     page.push_str(
-        "\n## Flags of any command\n\nThey work with every command for which they mean something. SIZE is a number with a suffix \
+        "\n## Flags of any command\n\nThey work with every command to which they apply. SIZE is a number with a suffix \
          (`B`, `K`, `M`, `G`, `T`, `P`: powers of 1024; none means KiB); DURATION is `90s`, `5m`, `1h30m`, `2d`.\n",
     );
     for (heading, args) in flags(tree).into_iter().filter(|(heading, _)| !is_store(heading)) {
@@ -155,8 +155,8 @@ fn value(value: &clap::builder::PossibleValue) -> String {
 
 fn stores(page: &mut String) {
     page.push_str(
-        "\n## Options of stores\n\nIn a config file, or a connection string, an option has the flag's name without the store's, with \
-         underscores: `access_key_id` for `--s3-access-key-id`.\n",
+        "\n## Options of stores\n\nIn a config file or connection string, an option is named like the flag, without \
+         the store's name and with underscores: `access_key_id` for `--s3-access-key-id`.\n",
     );
     for kind in registry::kinds().iter().filter(|kind| !kind.options.is_empty()) {
         page.push_str(&format!("\n### Store: {}\n\n{}.\n\n", kind.name, kind.description.trim_end_matches('.')));

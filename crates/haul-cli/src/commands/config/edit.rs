@@ -23,9 +23,9 @@ pub struct CreateArgs {
     /// Its name
     #[arg(value_name = "REMOTE")]
     name: String,
-    /// Its type: see haul config providers
+    /// Type of the remote: see haul config providers
     kind: String,
-    /// Its options: key=value, or key value
+    /// Options of the remote: key=value, or key value
     options: Vec<String>,
     #[command(flatten)]
     how: How,
@@ -73,7 +73,7 @@ struct How {
     /// Obscure passwords even if they look obscured
     #[arg(long, conflicts_with = "no_obscure")]
     obscure: bool,
-    /// Take passwords as they are
+    /// Don't obscure passwords
     #[arg(long)]
     no_obscure: bool,
     /// Print nothing

@@ -41,7 +41,7 @@ pub struct UserArgs {
     /// The remote
     #[arg(value_name = "REMOTE:")]
     name: String,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -52,7 +52,7 @@ pub struct Machine {
     /// Ask nothing: print the next question as JSON
     #[arg(long)]
     non_interactive: bool,
-    /// Go on with an answer, by --state and --result
+    /// Continue with the answer in --state and --result
     #[arg(long, requires = "state")]
     r#continue: bool,
     /// The state that came with the question

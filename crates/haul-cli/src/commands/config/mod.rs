@@ -43,17 +43,17 @@ enum Sub {
     Providers,
     /// Show a remote as a connection string that needs no configuration
     String(show::StringArgs),
-    /// Create the config file if it isn't there
+    /// Create the config file if it doesn't exist
     Touch,
     /// Encrypt the config file, decrypt it, or check its password
     Encryption(EncryptionArgs),
     /// Log in to a service again
     Reconnect(login::RemoteArgs),
-    /// Show whose account a remote is
+    /// Show the account that a remote uses
     Userinfo(login::UserArgs),
     /// Forget the token of a remote
     Disconnect(login::RemoteArgs),
-    /// Create and change remotes by a menu
+    /// Create and change remotes in a menu
     Edit,
 }
 
@@ -66,11 +66,11 @@ struct EncryptionArgs {
 
 #[derive(clap::Subcommand, Debug)]
 enum EncryptionSub {
-    /// Encrypt the config file, or give it another password
+    /// Encrypt the config file, or change its password
     Set,
     /// Decrypt the config file
     Remove,
-    /// Check that the config file is encrypted and that the password fits
+    /// Check that the config file is encrypted and that the password is right
     Check,
 }
 

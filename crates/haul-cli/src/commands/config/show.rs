@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// Which remote.
 #[derive(clap::Args, Debug)]
 pub struct NameArgs {
-    /// The remote; all without it
+    /// The remote [default: all]
     #[arg(value_name = "REMOTE")]
     name: Option<String>,
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Arguments of `dvc add`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Files and directories to track, or to bring up to date
+    /// Files and directories to track or to update
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
 }

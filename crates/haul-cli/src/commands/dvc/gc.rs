@@ -19,13 +19,13 @@ pub struct Args {
     workspace: bool,
     #[command(flatten)]
     which: Which,
-    /// Look at the remote too
+    /// Check the remote too
     #[arg(long, short = 'c')]
     cloud: bool,
     /// The remote [default: core.remote]
     #[arg(long, short = 'r', value_name = "NAME", requires = "cloud")]
     remote: Option<String>,
-    /// Only show, as --dry-run
+    /// Only show; same as --dry-run
     #[arg(long)]
     dry: bool,
 }

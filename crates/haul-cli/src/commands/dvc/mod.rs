@@ -39,13 +39,13 @@ pub struct Args {
 enum What {
     /// Show changes in the workspace, or the differences between cache and remote
     ///
-    /// As dvc status: of the workspace against the .dvc files and dvc.lock, or, with -c, of the cache against the remote.
+    /// Like dvc status, compares the workspace with the .dvc files and dvc.lock or, with -c, the cache with the remote.
     Status(status::Args),
     /// Track files and directories
     Add(add::Args),
     /// Upload what the remote is missing
     ///
-    /// Content that was lost at the remote is uploaded again. A directory's list goes last, after all its files.
+    /// Content that the remote has lost is uploaded again. A directory's list is uploaded last, after all its files.
     Push(transfer::PushArgs),
     /// Download what the cache is missing, and check it out
     Pull(transfer::PullArgs),
@@ -55,7 +55,7 @@ enum What {
     Checkout(checkout::Args),
     /// Show unused content of the cache, and with -c of the remote
     ///
-    /// Only shows (--dry-run): dvc gc removes.
+    /// Only shows it, as with --dry-run: use dvc gc to remove it.
     Gc(gc::Args),
 }
 
@@ -85,7 +85,7 @@ struct Targets {
     /// Tracked paths, paths in tracked directories, .dvc files or stages [default: everything]
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Include what is tracked below directories
+    /// Include paths tracked below directories
     #[arg(long, short = 'R')]
     recursive: bool,
 }
@@ -93,13 +93,13 @@ struct Targets {
 /// Which revisions, beside the workspace.
 #[derive(clap::Args, Debug, Clone, Copy)]
 struct Which {
-    /// Include what all branches track
+    /// Include paths tracked by all branches
     #[arg(long, short = 'a')]
     all_branches: bool,
-    /// Include what all tags track
+    /// Include paths tracked by all tags
     #[arg(long, short = 'T')]
     all_tags: bool,
-    /// Include what all commits track
+    /// Include paths tracked by all commits
     #[arg(long, short = 'A')]
     all_commits: bool,
 }
@@ -116,7 +116,7 @@ struct Where {
     /// The remote [default: each path's own, or core.remote]
     #[arg(long, short = 'r', value_name = "NAME")]
     remote: Option<String>,
-    /// Transfers and questions at once [default: haul's choice]
+    /// Concurrent transfers and requests [default: found automatically]
     #[arg(long, short = 'j', value_name = "N")]
     jobs: Option<usize>,
 }

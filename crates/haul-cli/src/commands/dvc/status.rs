@@ -27,10 +27,10 @@ pub struct Args {
     /// Compare cache and remote
     #[arg(long, short = 'c')]
     cloud: bool,
-    /// Look for every file at the remote, whatever the lists of directories promise
+    /// Look for every file on the remote, without trusting the lists of directories
     #[arg(long)]
     verify: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -33,7 +33,7 @@ pub struct PushArgs {
     which: Which,
     #[command(flatten)]
     place: Where,
-    /// Look for every file at the remote, whatever the lists of directories promise
+    /// Look for every file on the remote, without trusting the lists of directories
     #[arg(long)]
     verify: bool,
 }

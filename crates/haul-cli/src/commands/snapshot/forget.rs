@@ -23,7 +23,7 @@ use jiff::tz::TimeZone;
 pub struct Args {
     #[command(flatten)]
     at: Remote,
-    /// Only this snapshot [default: each by itself]
+    /// Only this snapshot [default: all, each separately]
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Keep the newest N versions

@@ -16,14 +16,14 @@ use haul_snapshot::gc::{How, Plan, collect, plan};
 pub struct Args {
     #[command(flatten)]
     at: Remote,
-    /// Delete although DVC seems to keep content at this remote too
+    /// Delete even if DVC seems to keep content on this remote too
     ///
-    /// Content that only DVC's repositories need is deleted with the rest.
+    /// Content that only DVC repositories need is deleted with the rest.
     #[arg(long)]
     despite_dvc: bool,
-    /// Take pushes and other runs that seem to be at work for killed ones
+    /// Assume that pushes and other runs that seem to be active were killed
     ///
-    /// Otherwise their marks count until the store hasn't seen them renewed for an hour.
+    /// Otherwise their marks count until they haven't been renewed for an hour.
     #[arg(long)]
     ignore_marks: bool,
     /// How long to wait before deleting, so that every client sees this run's mark [default: 65s in directories, 0s elsewhere]

@@ -27,10 +27,10 @@ const PRINTED: usize = 64 << 10;
 pub struct Args {
     #[command(flatten)]
     at: Remote,
-    /// Only this one, with all its versions
+    /// Only this snapshot, with all its versions
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// As JSON, with all versions
+    /// Print JSON, with all versions
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +43,7 @@ pub struct DiffArgs {
     /// The earlier version
     #[arg(value_name = "NAME@VERSION")]
     from: String,
-    /// The later version; of another snapshot too [default: the newest of the same]
+    /// The later version, also of another snapshot [default: the newest of the same]
     #[arg(value_name = "NAME[@VERSION]")]
     to: Option<String>,
 }

@@ -26,7 +26,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// Make a version of a directory
+    /// Create a version of a directory
     ///
     /// Uploads what the remote is missing, then prints the version. An unchanged directory makes no new version.
     Push(push::Args),
@@ -42,21 +42,21 @@ enum What {
     Check(check::Args),
     /// Show what changed between two versions
     ///
-    /// Lines of a sign and a path: + added, - removed, * other content, m other mode or time. Exits with 1 when they differ.
+    /// Prints a sign and a path on each line: + added, - removed, * changed content, m changed mode or time. Exits with 1 if they differ.
     Diff(list::DiffArgs),
     /// Remove a version; its content stays until gc
     ///
-    /// Other versions may use the content; haul snapshot gc deletes what none uses.
+    /// Other versions may use the content; haul snapshot gc deletes content that no version uses.
     Rm(remove::RmArgs),
     /// Remove versions by rules; their content stays until gc
     ///
-    /// Each snapshot is looked at by itself. A version stays if any rule keeps it; the list says which. A version that can't be read
-    /// means that nothing is removed. See haul snapshot gc for the content.
+    /// Applies the rules to each snapshot separately. A version stays if any rule keeps it; the output shows which. If a version
+    /// can't be read, nothing is removed. haul snapshot gc deletes the content.
     Forget(forget::Args),
     /// Delete content that no version uses
     ///
-    /// Reads all versions first; any error there, a push that is running, or signs of DVC at the same remote mean that nothing is
-    /// deleted. With --dry-run it only shows.
+    /// Reads all versions first. Deletes nothing if one can't be read, if a push is running, or if there are signs of DVC on the
+    /// same remote. With --dry-run, only shows what would be deleted.
     Gc(gc::Args),
 }
 

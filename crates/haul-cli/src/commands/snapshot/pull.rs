@@ -14,15 +14,15 @@ use std::ffi::{OsStr, OsString};
 pub struct Args {
     #[command(flatten)]
     from: super::Remote,
-    /// Which snapshot, and which version of it [default: the newest]
+    /// The snapshot, and its version [default: the newest]
     #[arg(value_name = "NAME[@VERSION]")]
     name: String,
-    /// The directory to restore into; a remote's path can be one too
+    /// The directory to restore into, local or on a remote
     #[arg(value_name = "DIR")]
     folder: OsString,
     /// Delete files that aren't in the version, if there was no error
     ///
-    /// Of a version that was pushed through a filter only with --delete-excluded.
+    /// For a version that was pushed with a filter, this requires --delete-excluded.
     #[arg(long)]
     delete: bool,
 }

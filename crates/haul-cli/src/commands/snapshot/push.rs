@@ -25,7 +25,7 @@ use std::{
 /// Arguments of `snapshot push`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The directory; a remote's path can be one too
+    /// The directory, local or on a remote
     #[arg(value_name = "DIR")]
     folder: OsString,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct Args {
     /// Name of the snapshot [default: the directory's own name]
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// Look for every file at the remote, whatever the lists of versions promise
+    /// Look for every file on the remote, without trusting the lists of versions
     #[arg(long)]
     verify: bool,
 }

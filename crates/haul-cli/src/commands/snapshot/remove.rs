@@ -17,7 +17,7 @@ use haul_snapshot::{
 pub struct RmArgs {
     #[command(flatten)]
     at: Remote,
-    /// Which version of which snapshot
+    /// The snapshot and its version
     #[arg(value_name = "NAME@VERSION")]
     name: String,
 }
